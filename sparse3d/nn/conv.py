@@ -25,6 +25,8 @@ from .core import ConvAlgo
 from .modules import SparseModule
 
 __all__ = [
+    "DEFAULT_SPARSE_CONV_TYPES",
+    "FILTER_HWIO",
     "SparseConv1d",
     "SparseConv2d",
     "SparseConv3d",
@@ -34,6 +36,7 @@ __all__ = [
     "SparseConvTranspose3d",
     "SparseConvTranspose4d",
     "SparseConvolution",
+    "SparseConvolutionBase",
     "SparseInverseConv1d",
     "SparseInverseConv2d",
     "SparseInverseConv3d",
@@ -136,7 +139,7 @@ class SparseConvolution(SparseModule):
         self.algo = ConvAlgo.Native if algo is None else algo
         self.fp32_accum = fp32_accum
         self.record_voxel_count = record_voxel_count
-        self.act_type = _activation(act_type)
+        self.act_type = activation_name(act_type)
         self.act_alpha = act_alpha
         self.act_beta = act_beta
         self.rule = rule
@@ -443,11 +446,12 @@ def _grid(sites: Coordinates) -> str:
     return "none" if sites.spatial_shape is None else str(list(sites.spatial_shape))
 
 
-def _activation(act_type: object) -> str:
+def activation_name(act_type: object) -> str:
+    """Our name of an activation: None, a name, or spconv's enum."""
     if act_type is None:
         return "none"
     name = str(getattr(act_type, "name", act_type)).lower()
-    name = {"leakyrelu": "leaky_relu"}.get(name, name)
+    name = {"leakyrelu": "leaky_relu", "none_": "none"}.get(name, name)
     if name not in ACTIVATIONS:
         _check.fail("act_type", f"one of {ACTIVATIONS}", repr(act_type))
     return name
@@ -719,3 +723,12 @@ class SparseInverseConv4d(_SparseInverseConv):
     order."""
 
     axes = 4
+
+
+SparseConvolutionBase = SparseConvolution
+FILTER_HWIO = False
+DEFAULT_SPARSE_CONV_TYPES = {
+    kind
+    for family in (_SparseConv, _SparseConvTranspose, _SubMConv, _SparseInverseConv)
+    for kind in family.__subclasses__()
+}

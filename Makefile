@@ -8,11 +8,11 @@ PYTEST_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/stamp-$(subst $() ,,$(EXTRAS))
+STAMP := $(VENV)/stamp-$(EXTRAS)
 NATIVE := $(wildcard sparse3d/cpu/csrc/*)
 FORMATTED = $(shell git ls-files '*.cpp' '*.h' '*.hpp' '*.metal' '*.mm' '*.cu')
 
-.PHONY: demo test test-installed setup lint types format wheel library clean
+.PHONY: demo test setup lint types format wheel library clean
 
 demo: $(STAMP)
 	$(BIN)/sparse3d segment --demo --out out/demo
@@ -25,7 +25,7 @@ setup: $(STAMP)
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 10) and "Python 3.10 or newer is needed, got %d.%d: make PYTHON=..." % v[:2])'
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)' numpy

@@ -1,7 +1,12 @@
 # A compiler if there is none, the environment, a CPU build of torch, everything else.
-if ! command -v c++ >/dev/null || ! command -v make >/dev/null; then
+packages=()
+command -v c++ >/dev/null || packages+=(g++)
+command -v make >/dev/null || packages+=(make)
+command -v git >/dev/null || packages+=(git)
+python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
+if ((${#packages[@]})); then
     apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq g++ make >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${packages[@]}" >/dev/null
 fi
 [[ -x $BIN/python ]] || python3 -m venv .venv
 "$BIN/python" -c 'import torch' 2>/dev/null || "$BIN/python" -m pip install --quiet torch==2.13.0 numpy

@@ -36,7 +36,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(if $(FORMATTED),$(BIN)/clang-format --dry-run --Werror $(FORMATTED))
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell $(shell git ls-files '*.md' '*.py' '*.cpp' '*.h' '*.metal')
 
 types: $(STAMP)

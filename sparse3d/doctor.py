@@ -114,12 +114,10 @@ def _distribution() -> str:
 
 
 def _library() -> Iterator[str]:
-    """Whether the compiled CPU library loads, asked of its loader (nobody imports a backend)."""
+    """Whether the compiled CPU library loads, asked of its loader."""
     try:
-        loader = import_module("sparse3d.cpu._library")
-        loader.load()
-        yield f"library    {loader.find()}"
-    except (ImportError, OSError, RuntimeError) as error:
+        yield f"library    {import_module('sparse3d.cpu._library').library._name}"
+    except Exception as error:
         yield f"library    not loaded, the torch reference is used: {_one_line(error)}"
 
 

@@ -1,0 +1,1 @@
+"""Networks, written the way a user would: `import sparse3d.nn as spnn`."""

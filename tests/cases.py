@@ -6,8 +6,9 @@ everywhere. Nothing of ``sparse3d`` is imported here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,18 +18,6 @@ Axes = tuple[int, ...]
 
 GRID = {1: (23,), 2: (9, 8), 3: (6, 5, 7), 4: (4, 3, 4, 3)}
 """The grid that clouds without negative coordinates lie in, by dimension."""
-
-CLOUD_NAMES = (
-    "empty",
-    "one",
-    "line",
-    "block",
-    "random",
-    "batches",
-    "interleaved",
-    "negative",
-    "duplicates",
-)
 
 
 @dataclass(frozen=True)
@@ -123,45 +112,60 @@ GEOMETRIES = (
 """Every kind of layer in one to four dimensions: odd, even, asymmetric, strided, dilated."""
 
 
-def cloud(name: str, ndim: int) -> Coords:
-    """Coordinates of a named cloud, ``[N, 1 + ndim]`` int32; the same on every call."""
-    grid = GRID[ndim]
-    rng = np.random.default_rng([ndim, CLOUD_NAMES.index(name)])
+def _row(batch: int, cells: npt.NDArray[Any]) -> Coords:
+    """Cells of one sample as coordinates."""
+    ids = np.full((len(cells), 1), batch, np.int32)
+    return np.concatenate([ids, cells.astype(np.int32)], axis=1)
 
-    def random(batch: int, share: float) -> Coords:
+
+def _scatter(rng: np.random.Generator, grid: Axes, shares: dict[int, float]) -> Coords:
+    """A share of each sample's cells, in random order; sample after sample."""
+    parts = []
+    for batch, share in shares.items():
         cells = np.argwhere(rng.random(grid) < share).astype(np.int32)
         rng.shuffle(cells)
-        return np.concatenate([np.full((len(cells), 1), batch, np.int32), cells], axis=1)
+        parts.append(_row(batch, cells))
+    return np.concatenate(parts)
 
-    if name == "empty":
-        return np.zeros((0, 1 + ndim), np.int32)
-    if name == "one":
-        return np.array([[0, *(n // 2 for n in grid)]], np.int32)
-    if name == "line":
-        line = np.zeros((grid[-1], 1 + ndim), np.int32)
-        line[:, -1] = np.arange(grid[-1])
-        return line
-    if name == "block":
-        block = np.argwhere(np.ones([min(n, 3) for n in grid], bool)).astype(np.int32)
-        return np.concatenate([np.zeros((len(block), 1), np.int32), block], axis=1)
-    if name == "random":
-        return random(0, 0.3)
-    if name == "batches":  # samples 1 and 4 of five are empty
-        return np.concatenate([random(0, 0.2), random(2, 0.3), random(3, 0.05)])
-    if name == "interleaved":  # the batch column goes up and down
-        rows = np.concatenate([random(0, 0.25), random(1, 0.25), random(2, 0.25)])
-        rng.shuffle(rows)
-        return rows
-    if name == "negative":
-        rows = np.concatenate([random(0, 0.25), random(1, 0.25)])
-        rows[:, 1:] -= np.array(grid, np.int32) // 2 + 1
-        return rows
-    if name == "duplicates":
-        rows = random(0, 0.3)
-        twice = np.concatenate([rows, rows[::2], rows[::3]])
-        rng.shuffle(twice)
-        return twice
-    raise ValueError(f"name must be one of {', '.join(CLOUD_NAMES)}, got {name}")
+
+def _interleaved(rng: np.random.Generator, grid: Axes) -> Coords:
+    rows = _scatter(rng, grid, {0: 0.25, 1: 0.25, 2: 0.25})
+    rng.shuffle(rows)
+    return rows
+
+
+def _duplicates(rng: np.random.Generator, grid: Axes) -> Coords:
+    rows = _scatter(rng, grid, {0: 0.3})
+    twice = np.concatenate([rows, rows[::2], rows[::3]])
+    rng.shuffle(twice)
+    return twice
+
+
+_CLOUDS: dict[str, Callable[[np.random.Generator, Axes], Coords]] = {
+    "empty": lambda rng, grid: np.zeros((0, 1 + len(grid)), np.int32),
+    "one": lambda rng, grid: np.array([[0, *(n // 2 for n in grid)]], np.int32),
+    "line": lambda rng, grid: _row(0, np.argwhere(np.ones((*[1] * (len(grid) - 1), grid[-1])))),
+    "block": lambda rng, grid: _row(0, np.argwhere(np.ones([min(n, 3) for n in grid]))),
+    "random": lambda rng, grid: _scatter(rng, grid, {0: 0.3}),
+    # Samples 1 and 4 of five are empty.
+    "batches": lambda rng, grid: _scatter(rng, grid, {0: 0.2, 2: 0.3, 3: 0.05}),
+    # The batch column goes up and down.
+    "interleaved": _interleaved,
+    "negative": lambda rng, grid: (
+        _scatter(rng, grid, {0: 0.25, 1: 0.25})
+        - np.array([0, *(n // 2 + 1 for n in grid)], np.int32)
+    ),
+    "duplicates": _duplicates,
+}
+
+CLOUD_NAMES = tuple(_CLOUDS)
+
+
+def cloud(name: str, ndim: int) -> Coords:
+    """Coordinates of a named cloud, ``[N, 1 + ndim]`` int32; the same on every call."""
+    if name not in _CLOUDS:
+        raise ValueError(f"name must be one of {', '.join(CLOUD_NAMES)}, got {name}")
+    return _CLOUDS[name](np.random.default_rng([ndim, CLOUD_NAMES.index(name)]), GRID[ndim])
 
 
 BATCH_SIZE = 5

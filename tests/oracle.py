@@ -349,7 +349,7 @@ def pool_mean(features: Array, pairs: Pairs, num_out: int) -> Array:
 
 
 def pool_max(features: Array, pairs: Pairs, num_out: int) -> tuple[Array, Array]:
-    """Maximum and the input row it came from: NaN wins, of equals the lowest tap; none: 0 and -1."""
+    """Maximum and the input row it came from; NaN wins, of equals the lowest tap."""
     x = np.asarray(features, np.float64)
     channels = x.shape[1]
     out = np.zeros((num_out, channels))
@@ -399,7 +399,7 @@ def segment_max(values: Array, ids: Array, num: int) -> tuple[Array, Array]:
     return out, arg.astype(np.int64)
 
 
-# ---------------------------------------------------------------------------- voxels and their points
+# ----------------------------------------------------------------------------- points and voxels
 
 
 def quantize(
@@ -413,7 +413,7 @@ def quantize(
 
 
 def trilinear(coords: Array, points: Array) -> tuple[Array, Array]:
-    """Rows and weights of the ``2^D`` corners round every point; absent corners keep their weight."""
+    """Rows and weights of the ``2^D`` corners of every point; absent corners keep theirs."""
     table = owners(sites(coords))
     position = np.asarray(points, np.float64)
     ndim = position.shape[1] - 1

@@ -62,7 +62,8 @@ def test_convolution_and_gradients_agree_with_the_dense_layer(
 
     grad = np.random.default_rng(8).standard_normal(out.shape)
     dense.backward(torch.from_numpy(oracle.to_dense(grad, at, BATCH_SIZE, shape)).movedim(-1, 1))
-    assert x.grad is not None and w.grad is not None
+    assert x.grad is not None
+    assert w.grad is not None
     np.testing.assert_allclose(
         oracle.convolve_input_grad(grad, weight, found.pairs, len(coords), groups),
         oracle.from_dense(x.grad.movedim(1, -1).numpy(), coords),
@@ -172,7 +173,8 @@ def test_max_pool_takes_the_lowest_tap_of_equals_and_lets_nan_win() -> None:
     features = np.array([[1.0, np.nan], [1.0, 5.0], [0.0, np.nan]])
     out, arg = oracle.pool_max(features, [[(2, 0)], [(1, 0)], [(0, 0)]], 2)
     assert arg.tolist() == [[1, 2], [-1, -1]]
-    assert out[0, 0] == 1.0 and np.isnan(out[0, 1])
+    assert out[0, 0] == 1.0
+    assert np.isnan(out[0, 1])
     assert out[1].tolist() == [0.0, 0.0]
 
 

@@ -63,7 +63,7 @@ def assert_close(
 
 
 def assert_same(actual: object, expected: object, what: str = "result") -> None:
-    """Fail unless two integer results agree in shape and every entry, naming the first difference."""
+    """Fail unless two integer results agree everywhere, naming the first difference."""
     left, right = as_numpy(actual), as_numpy(expected)
     if left.shape != right.shape:
         raise AssertionError(f"{what}: shape {left.shape} against {right.shape}")

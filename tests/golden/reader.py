@@ -1,4 +1,4 @@
-"""Peers' recorded layers, restated in our terms: rule, geometry, weight ``[C_out, K, C_in/groups]``."""
+"""Peers' recorded layers, restated in our terms: rule, geometry, weight ``[C_out, K, C_in]``."""
 
 from __future__ import annotations
 

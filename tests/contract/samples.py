@@ -1,4 +1,4 @@
-"""A few calls of every op of the sparse engine: what the checks that treat all ops alike run over."""
+"""A few calls of every op of the sparse engine, for the checks that treat all ops alike."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _coordinates(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
 def _kernel_map(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
     coords = cloud(size)
     numbers = ([3] * 3, [2] * 3, [1] * 3, [1] * 3)
-    return {
+    calls: dict[str, list[Args]] = {
         "kernel_map_submanifold": [(coords, _table(coords), [3] * 3, [1] * 3)],
         "kernel_map_given": [(coords, _table(coords), coords[::3].contiguous(), *numbers)],
         "kernel_map_footprint": [
@@ -126,7 +126,8 @@ def _kernel_map(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
             (coords, [2] * 3, [2] * 3, [0] * 3, [1] * 3, [], True),
         ],
         "kernel_map_floor": [(coords, _table(coords), [2] * 3, [2] * 3, [0] * 3, [1] * 3)],
-    }[name]
+    }
+    return calls[name]
 
 
 def _segment(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
@@ -141,11 +142,12 @@ def _voxelize(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
     rows, weights = oracle.trilinear(coords.numpy(), points.numpy())
     at, share = torch.from_numpy(rows), torch.from_numpy(weights).to(dtype)
     x = random((size.rows, size.c_in), dtype)
-    return {
+    calls: dict[str, list[Args]] = {
         "trilinear_map": [(coords, _table(coords), points)],
         "interpolate": [(x, at, share)],
         "interpolate_grad": [(random((len(points), size.c_in), dtype), at, share, size.rows)],
-    }[name]
+    }
+    return calls[name]
 
 
 def _dense(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
@@ -170,4 +172,3 @@ def samples(op: _registry.Op, size: Size, dtype: torch.dtype = torch.float32) ->
     """Argument lists for ``op``; KeyError where an op was added without any."""
     stem = op.reference.__module__.rsplit(".", 1)[-1]
     return _MAKERS[stem](op.name, size, dtype)
-

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
+
+from sparse3d.ops.coordinates import coordinate_unique
+from sparse3d.ops.voxelize import quantize
 
 __all__ = ["Grid", "represent", "to_grid"]
 
@@ -65,33 +69,24 @@ def to_grid(
     Raises:
         ValueError: A coordinate is not finite or does not fit int32; the message has the extent.
     """
-    if rounding not in ("floor", "round"):
-        raise ValueError(f"rounding must be 'floor' or 'round', got {rounding!r}")
     if origin not in ("min", "zero"):
         raise ValueError(f"origin must be 'min' or 'zero', got {origin!r}")
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
-    if not np.isfinite(size) or size <= 0:
-        raise ValueError(f"size must be positive and finite, got {size}")
     if points.ndim != 2 or points.shape[1] < 3:
         raise ValueError(f"points must have shape [N, >=3], got {list(points.shape)}")
-    xyz = points[:, :3].astype(dtype)
-    if not np.isfinite(xyz).all():
-        row = int(np.argmin(np.isfinite(xyz).all(axis=1)))
-        raise ValueError(
-            f"points must be finite, got {points[row, :3].tolist()} at row {row}; drop them first"
-        )
-    with np.errstate(over="ignore"):
-        scaled = xyz / np.asarray(size, dtype)
-    cells = (np.floor(scaled) if rounding == "floor" else np.rint(scaled)).astype(np.float64)
-    if len(cells) == 0:
-        empty = np.zeros(0, np.int64)
-        return Grid(np.zeros((0, 3), np.int32), empty, empty.copy(), size)
-    low, high = cells.min(axis=0), cells.max(axis=0)
-    _check_extent(cells, xyz, low, high, size)
-    whole = cells.astype(np.int64) - (low.astype(np.int64) if origin == "min" else 0)
-    first, inverse = _unique_rows(whole)
-    return Grid(whole[first].astype(np.int32), inverse, first, size)
+    cells = quantize(torch.from_numpy(points[:, :3].astype(dtype)), size, rounding=rounding)
+    if origin == "min" and len(cells):
+        low, high = torch.aminmax(cells.long(), dim=0)
+        if bool((high - low > _INT32).any()):
+            raise ValueError(
+                "points must span at most int32 voxels from the smallest coordinate, "
+                f"got an extent of {(high - low + 1).tolist()} voxels; drop far points"
+            )
+        cells = (cells - low).int()
+    rows = torch.cat([cells.new_zeros((len(cells), 1)), cells], dim=1)
+    first, inverse = coordinate_unique(rows)
+    return Grid(cells[first].numpy(), inverse.numpy(), first.numpy(), size)
 
 
 def represent(
@@ -126,38 +121,3 @@ def represent(
         pick[grid.inverse[order]] = order
         return values[pick]
     raise ValueError(f"how must be 'first', 'mean' or 'random', got {how!r}")
-
-
-def _check_extent(
-    cells: npt.NDArray[np.float64],
-    xyz: npt.NDArray[np.floating],
-    low: npt.NDArray[np.float64],
-    high: npt.NDArray[np.float64],
-    size: float,
-) -> None:
-    for axis, name in enumerate("xyz"):
-        if high[axis] > _INT32 or low[axis] < -_INT32 - 1 or high[axis] - low[axis] >= _INT32:
-            row = int(np.argmax(np.abs(cells[:, axis])))
-            raise ValueError(
-                f"points must give voxel coordinates within int32, got {name} from "
-                f"{float(xyz[:, axis].min()):g} to {float(xyz[:, axis].max()):g} (extent "
-                f"{high[axis] - low[axis] + 1:.4g} voxels of {size:g}; farthest is point {row}); "
-                "remove outliers or take larger voxels"
-            )
-
-
-def _unique_rows(
-    cells: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """First row and inverse of distinct rows, numbered by first occurrence."""
-    span = cells.max(axis=0) - cells.min(axis=0) + 1
-    shifted = cells - cells.min(axis=0)
-    if float(span[0]) * float(span[1]) * float(span[2]) < 2**62:
-        key = (shifted[:, 0] * span[1] + shifted[:, 1]) * span[2] + shifted[:, 2]
-        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    else:
-        _, first, inverse = np.unique(cells, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return first[order].astype(np.int64), rank[inverse.reshape(-1)].astype(np.int64)

@@ -85,7 +85,7 @@ def read_scan(
     raw = _read(path, size)
     points = np.frombuffer(raw, "<f4").astype(np.float32).reshape(-1, 4)
     finite = np.isfinite(points)
-    good = finite.all(axis=1)
+    good = np.asarray(finite.all(axis=1))
     _check_ranges(path, raw, points, finite, max_coordinate, max_remission)
     if not good.all() and not drop_invalid:
         where = _first(~finite)

@@ -44,7 +44,7 @@ class Confusion:
         if predicted.shape != true.shape:
             raise ValueError(f"predicted must have shape {true.shape}, got {predicted.shape}")
         for name, values in (("predicted", predicted), ("true", true)):
-            if values.size and (values.min() < 0 or values.max() >= size):  # type: ignore[operator]
+            if values.size and (values.min() < 0 or values.max() >= size):
                 raise ValueError(
                     f"{name} must hold ids in [0, {size - 1}], got [{values.min()}, {values.max()}]"
                 )

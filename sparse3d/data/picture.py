@@ -7,6 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from sparse3d.data.files import atomic
 from sparse3d.data.semantic_kitti import COLORS, RAW_NAMES, colors_of
@@ -34,10 +37,6 @@ def write_picture(
         labels: Raw SemanticKITTI ids, one per point.
         title: One line above the picture.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
     classes = labels & np.uint32(0xFFFF)
     reach = _reach(points)
     figure = Figure(figsize=(10.6, 8.4), dpi=110, facecolor=_PAPER)
@@ -63,8 +62,15 @@ def write_picture(
     ids, counts = np.unique(classes, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     handles = [
-        Line2D([], [], marker="s", linestyle="none", markersize=8, color=_shown(int(ids[i])),
-               label=f"{RAW_NAMES.get(int(ids[i]), str(ids[i]))}  {counts[i]:,}")  # fmt: skip
+        Line2D(
+            [],
+            [],
+            marker="s",
+            linestyle="none",
+            markersize=8,
+            color=_shown(int(ids[i])),
+            label=f"{RAW_NAMES.get(int(ids[i]), str(ids[i]))}  {counts[i]:,}",
+        )
         for i in order
     ]
     if handles:

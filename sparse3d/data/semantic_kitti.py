@@ -206,4 +206,4 @@ def colors_of(labels: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
     """Official colour ``[N, 3]`` (red, green, blue) of each raw label; unknown ids are grey."""
     table = np.full((2**16, 3), 128, np.uint8)
     table[list(COLORS)] = list(COLORS.values())
-    return table[labels.astype(np.int64) & 0xFFFF]
+    return np.asarray(table[labels.astype(np.int64) & 0xFFFF], np.uint8)

@@ -50,19 +50,19 @@ def _low_ends(
         cells, value = cells[count >= _ENOUGH], value[count >= _ENOUGH]
     low = np.full(side * side, np.inf, np.float32)
     low[cells] = value
-    low = low.reshape(side, side)
-    known = np.isfinite(low)
+    table = low.reshape(side, side)
+    known = np.isfinite(table)
     # A cell far under the middle of its 15 m surroundings holds mirrored returns, not ground.
     coarse = 10
-    padded = np.where(known, low, np.nan).reshape(side // coarse, coarse, side // coarse, coarse)
+    padded = np.where(known, table, np.nan).reshape(side // coarse, coarse, side // coarse, coarse)
     blocks = padded.transpose(0, 2, 1, 3).reshape(side // coarse, side // coarse, -1)
     middle = np.full(blocks.shape[:2], np.nan, np.float32)
     some = np.isfinite(blocks).any(axis=2)
     middle[some] = np.nanmedian(blocks[some], axis=1)
     limit = np.repeat(np.repeat(middle, coarse, 0), coarse, 1) - 4.0
     with np.errstate(invalid="ignore"):
-        low[known & (low < limit)] = np.inf
-    return low
+        table[known & (table < limit)] = np.inf
+    return table
 
 
 def _envelope(low: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

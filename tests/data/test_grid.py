@@ -76,13 +76,11 @@ def test_empty() -> None:
 def test_beyond_int32_names_the_extent() -> None:
     points = np.zeros((10, 3))
     points[4, 1] = 3e9
-    with pytest.raises(ValueError, match=r"int32, got y from 0 to 3e\+09 \(extent 6e\+10 voxels"):
+    with pytest.raises(ValueError, match=r"int32, got an extent of .*0\.\.6e\+10.* voxels"):
         to_grid(points, 0.05)
-    with pytest.raises(ValueError, match="farthest is point 4"):
-        to_grid(points, 0.05, dtype="float64", origin="zero")
     wide = np.array([[-1.2e9, 0, 0], [1.2e9, 0, 0]])
-    with pytest.raises(ValueError, match="int32"):
-        to_grid(wide, 1.0)
+    with pytest.raises(ValueError, match=r"at most int32 voxels.*2400000001"):
+        to_grid(wide, 1.0, dtype="float64")
     edge = np.array([[2.0**31 - 1, 0, 0]])
     assert to_grid(edge, 1.0, origin="zero", dtype="float64").coords[0, 0] == 2**31 - 1
 
@@ -90,9 +88,9 @@ def test_beyond_int32_names_the_extent() -> None:
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="rounding must be"):
         to_grid(POINTS, 0.1, rounding="trunc")
-    with pytest.raises(ValueError, match="size must be positive"):
+    with pytest.raises(ValueError, match="voxel_size must be finite and > 0"):
         to_grid(POINTS, 0.0)
-    with pytest.raises(ValueError, match="points must be finite, got .* at row 1"):
+    with pytest.raises(ValueError, match=r"points must be finite, got .* in row 1"):
         to_grid(np.array([[0, 0, 0], [np.nan, 0, 0]]), 0.1)
     with pytest.raises(ValueError, match=r"shape \[N, >=3\]"):
         to_grid(np.zeros((4, 2)), 0.1)

@@ -18,7 +18,9 @@ _NONE = np.float32(np.inf)
 class _Frame:
     """Rays near an object, expressed in the object's own axes."""
 
-    def __init__(self, rays: Rays, base: Array, heading: float, reach: float, middle: float):
+    def __init__(
+        self, rays: Rays, base: Array, heading: float, reach: float, middle: float
+    ) -> None:
         self.rays = rays
         self.axes = turned(heading)
         center = base + np.array([0, 0, middle], np.float32)
@@ -35,13 +37,16 @@ class _Frame:
 
     def place(self, t: Array) -> Array:
         """Local position of the hits; meaningless where t is infinite."""
-        return self.origin + self.direction * np.where(np.isfinite(t), t, 0)[:, None]
+        reach = np.where(np.isfinite(t), t, np.float32(0))
+        return np.asarray(self.origin + self.direction * reach[:, None], np.float32)
 
     def keep(self, t: Array, label: int, cosine: Array, instance: int = 0, weak: float = 0) -> None:
         self.rays.keep(self.rows, t, label, cosine=cosine, instance=instance, weak=weak)
 
 
-def building(rays: Rays, base: Array, heading: float, size: tuple[float, float], height: float) -> None:
+def building(
+    rays: Rays, base: Array, heading: float, size: tuple[float, float], height: float
+) -> None:
     """A house or block: walls with recessed windows, a flat or pitched roof, bays, a chimney."""
     rng = rays.rng
     length, width = size
@@ -103,16 +108,14 @@ def car(rays: Rays, base: Array, heading: float, instance: int) -> None:
     belt = rng.uniform(1.0, 1.25) if van else rng.uniform(0.82, 1.0)
     sill = rng.uniform(0.18, 0.32)
     paint = rng.choice([0.0, 0.1, 0.35], p=[0.4, 0.4, 0.2])
-    frame = _Frame(rays, base, heading, float(np.hypot(np.hypot(length, width) / 2, roof / 2)) + 0.1,
-                   roof / 2)  # fmt: skip
+    reach = float(np.hypot(np.hypot(length, width) / 2, roof / 2)) + 0.1
+    frame = _Frame(rays, base, heading, reach, roof / 2)
     if len(frame.direction) == 0:
         return
     middle = (sill + belt) / 2
     t, _, cosine = frame.meet(block((length - 0.25, width - 0.1), (sill, middle), (length, width)))
     frame.keep(t, CAR, cosine, instance, paint)
-    t, _, cosine = frame.meet(
-        block((length, width), (middle, belt), (length - 0.25, width - 0.14))
-    )
+    t, _, cosine = frame.meet(block((length, width), (middle, belt), (length - 0.25, width - 0.14)))
     frame.keep(t, CAR, cosine, instance, paint)
     hood = 0.7 if van else rng.uniform(0.9, 1.35)
     boot = 0.05 if van or rng.random() < 0.5 else rng.uniform(0.4, 0.9)
@@ -152,7 +155,7 @@ def person(rays: Rays, base: Array, heading: float, instance: int) -> None:
         lean = -side * stride * 0.5 / hip * ahead
         cylinder(rays, foot.astype(np.float32), rng.uniform(0.065, 0.1), hip, PERSON,
                  lean=(float(lean[0]), float(lean[1])), instance=instance)  # fmt: skip
-        shoulder = base + side * rng.uniform(0.2, 0.26) * left
+        shoulder = np.asarray(base + side * rng.uniform(0.2, 0.26) * left, np.float32)
         shoulder[2] += hip - 0.05
         swing = side * rng.uniform(0, 0.35) * ahead
         cylinder(rays, shoulder.astype(np.float32), 0.05, neck - hip, PERSON,
@@ -202,11 +205,11 @@ def tree(rays: Rays, base: Array) -> None:
     for _ in range(rng.integers(2, 6)):
         offset = rng.normal(0, 0.4, 3) * [spread, spread, crown * 0.5]
         center = base + np.array([lean[0] * height, lean[1] * height, clear + crown]) + offset
-        radii = np.array([spread, spread, crown]) * rng.uniform(0.5, 0.9, 3)
+        size = np.array([spread, spread, crown]) * rng.uniform(0.5, 0.9, 3)
         lowest = base[2] + clear * 0.85
-        radii[2] = min(radii[2], center[2] - lowest)
-        if radii[2] > 0.2:
-            foliage(rays, center.astype(np.float32), radii.astype(np.float32),
+        size[2] = min(size[2], center[2] - lowest)
+        if size[2] > 0.2:
+            foliage(rays, center.astype(np.float32), size.astype(np.float32),
                     rng.uniform(0.6, 3.0), VEGETATION, clump=rng.uniform(0.3, 1.0))  # fmt: skip
 
 

@@ -59,7 +59,7 @@ class Sensor:
             degrees = np.linspace(15.0, -25.0, 128)
         else:
             degrees = np.linspace(2.0, -24.8, self.beams)
-        return np.deg2rad(degrees).astype(np.float32)
+        return np.asarray(np.deg2rad(degrees), np.float32)
 
 
 class Rays:
@@ -74,8 +74,9 @@ class Rays:
         elevation = sensor.elevations()
         self.elevation = elevation + rng.normal(0, 2e-4, len(elevation)).astype(np.float32)
         start = rng.uniform(0, 2 * np.pi / sensor.azimuths)
-        self.azimuth = (start - np.pi + np.arange(sensor.azimuths) * 2 * np.pi / sensor.azimuths
-                        ).astype(np.float32)
+        self.azimuth = (
+            start - np.pi + np.arange(sensor.azimuths) * 2 * np.pi / sensor.azimuths
+        ).astype(np.float32)
         flat = np.cos(self.elevation)
         shape = (sensor.azimuths, sensor.beams)
         self.direction = np.empty((*shape, 3), np.float32)
@@ -89,7 +90,9 @@ class Rays:
         self.cosine = np.ones(shape, np.float32)
         self.weak = np.zeros(shape, np.float32)
 
-    def window(self, center: Array, radius: float) -> tuple[Array, tuple[npt.NDArray[np.intp], ...]]:
+    def window(
+        self, center: Array, radius: float
+    ) -> tuple[Array, tuple[npt.NDArray[np.intp], ...]]:
         """Directions ``[K, 3]`` that may meet a ball, and where they stand in the tables."""
         away = center - self.origin
         flat = float(np.hypot(away[0], away[1]))

@@ -19,7 +19,9 @@ def turned(heading: float) -> Array:
     return np.array([[c, s, 0], [-s, c, 0], [0, 0, 1]], np.float32)
 
 
-def prism(direction: Array, origin: Array, normals: Array, offsets: Array) -> tuple[Array, Array, Array]:
+def prism(
+    direction: Array, origin: Array, normals: Array, offsets: Array
+) -> tuple[Array, Array, Array]:
     """Meet a convex body given by half-spaces ``n . x <= d``.
 
     Returns:
@@ -41,7 +43,9 @@ def prism(direction: Array, origin: Array, normals: Array, offsets: Array) -> tu
 
 
 def block(
-    size: tuple[float, float], height: tuple[float, float], top: tuple[float, float] | None = None,
+    size: tuple[float, float],
+    height: tuple[float, float],
+    top: tuple[float, float] | None = None,
     shift: float = 0.0,
 ) -> tuple[Array, Array]:
     """Half-spaces of a box or frustum around the local origin.
@@ -72,11 +76,18 @@ def block(
 
 
 def cylinder(
-    rays: Rays, base: Array, radius: float, height: float, label: int,
-    *, lean: tuple[float, float] = (0.0, 0.0), instance: int = 0, weak: float = 0.0,
+    rays: Rays,
+    base: Array,
+    radius: float,
+    height: float,
+    label: int,
+    *,
+    lean: tuple[float, float] = (0.0, 0.0),
+    instance: int = 0,
+    weak: float = 0.0,
 ) -> None:
     """An upright (or leaning) round post standing on ``base``."""
-    middle = base + np.array([lean[0], lean[1], 1], np.float32) * height / 2
+    middle = base + np.array([lean[0], lean[1], 1], np.float32) * np.float32(height / 2)
     direction, rows = rays.window(middle, float(np.hypot(height / 2 * 1.1, radius * 1.1)))
     # Shear the post upright: x' = x - lean * z keeps straight lines straight.
     dx = direction[:, 0] - lean[0] * direction[:, 2]
@@ -92,14 +103,26 @@ def cylinder(
     hit = (root > 0) & (z > 0) & (z < height)
     cosine = np.sqrt(np.maximum(root, 0)) / (radius * np.sqrt(np.maximum(a, 1e-9)))
     rays.keep(
-        rows, np.where(hit, t, _NONE), label, instance=instance, cosine=np.minimum(cosine, 1),
+        rows,
+        np.where(hit, t, _NONE),
+        label,
+        instance=instance,
+        cosine=np.minimum(cosine, 1),
         weak=weak,
     )
 
 
 def foliage(
-    rays: Rays, center: Array, radii: Array, density: float, label: int,
-    *, clump: float = 0.6, box: bool = False, heading: float = 0.0, instance: int = 0,
+    rays: Rays,
+    center: Array,
+    radii: Array,
+    density: float,
+    label: int,
+    *,
+    clump: float = 0.6,
+    box: bool = False,
+    heading: float = 0.0,
+    instance: int = 0,
 ) -> None:
     """Leaves in an ellipsoid (or a box): a ray travels an exponential free path between them.
 

@@ -254,7 +254,11 @@ class _Street:
         rng = self.rng
         green = rng.uniform(0.2, 1.0)
         road = self.roads[0]
-        for what, count in (("tree", int(34 * green)), ("bush", int(70 * green)), ("thicket", int(7 * green))):
+        for what, count in (
+            ("tree", int(34 * green)),
+            ("bush", int(70 * green)),
+            ("thicket", int(7 * green)),
+        ):
             for _ in range(count):
                 sign = rng.choice([-1, 1])
                 side = road.left if sign > 0 else road.right

@@ -92,6 +92,8 @@ class SparseConvolution(SparseModule):
     """
 
     bias: nn.Parameter | None
+    # spconv undoes a layer row by row, whatever became of the positions; `compat.spconv` sets this.
+    trusts_edited_sites: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -359,6 +361,8 @@ class SparseConvolution(SparseModule):
         if self.inverse:
             data = self._check_inverse(found, sites)
             return data.kernel_map.transposed(), data.inputs, input.indice_dict
+        if found is not None and found.is_subm and self.subm and not found.is_current():
+            found = None  # its sites were edited in place: the pairs are made anew
         if found is not None:
             self._check_reuse(found, sites)
             return found.kernel_map, sites, input.indice_dict
@@ -423,6 +427,13 @@ class SparseConvolution(SparseModule):
                 f"that of a layer with kernel_size={self.kernel_size}",
                 f"one with {data.geometry}",
                 "an inverse layer has the kernel size of the layer it undoes",
+            )
+        if not data.is_current() and not self.trusts_edited_sites:
+            _check.fail(
+                key,
+                "that of a layer whose sites stayed as they were",
+                "sites edited in place since",
+                "edit a clone: x.indices = x.indices.clone()",
             )
         self._check_sites(key, sites, data.outputs)
         return data

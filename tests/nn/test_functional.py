@@ -172,9 +172,7 @@ def test_hash_table(dtype: torch.dtype) -> None:
     assert listed.tolist() == [5, -7, big, -1, 8]
     assert values.tolist() == [6.0, 2.0, 3.0, 4.0, 8.0]
     assert int(count) == 5
-    failed = table.insert_exist_keys(
-        torch.tensor([8, 77], dtype=dtype), torch.tensor([0.5, 0.5])
-    )
+    failed = table.insert_exist_keys(torch.tensor([8, 77], dtype=dtype), torch.tensor([0.5, 0.5]))
     assert failed.tolist() == [0, 1]
     assert table.query(torch.tensor([77], dtype=dtype))[1].tolist() == [True]
     assert int(table.assign_arange_()) == 5

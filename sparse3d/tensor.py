@@ -305,7 +305,7 @@ class SparseConvTensor:
         indice_dict: dict[str, IndiceData],
     ) -> SparseConvTensor:
         """A tensor on trusted sites: a layer's output, or the same sites with other features."""
-        made = SparseConvTensor.__new__(SparseConvTensor)
+        made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._features = features
         made.indice_dict = indice_dict

@@ -354,6 +354,5 @@ def test_undoing_a_layer_whose_sites_were_edited_is_refused() -> None:
     middle = pickle.loads(pickle.dumps(down(x).detach()))
     up(middle)
     middle.indices[:, 1:] //= 2
-    middle._trusted = True  # the edit made duplicates; here the key is the matter
     with pytest.raises(ValueError, match="'d' must be that of a layer whose sites stayed"):
         up(middle)

@@ -7,4 +7,8 @@ the native library is missing, and the torch references serve instead.
 from . import _library as _library
 from . import conv as conv
 from . import coordinates as coordinates
+from . import dense as dense
 from . import kernel_map as kernel_map
+from . import pool as pool
+from . import segment as segment
+from . import voxelize as voxelize

@@ -1,1 +1,1 @@
-"""Networks, written the way a user would: `import sparse3d.nn as spnn`."""
+"""Networks written with sparse3d's public layers, as a user would."""

@@ -3,8 +3,8 @@
     python tools/train_demo.py --minutes 8 --out demo.pt
 
 Processes scan new streets all the time; the network trains on what there is so far, turned,
-mirrored and thinned anew each time. The learning rate follows the clock, so that a run of any
-length ends well. Streets with seeds below `FIRST_TRAINING_SEED` are for scoring and never trained on.
+mirrored and thinned anew each time. The learning rate follows the clock: a run of any length ends
+well. Streets with seeds below `FIRST_TRAINING_SEED` are for scoring and never trained on.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
+import fast_reference
 import numpy as np
 import torch
 from torch.nn import functional
@@ -29,31 +29,11 @@ from sparse3d.data.coarse import COARSE_NAMES, coarse_scores, to_coarse
 from sparse3d.data.config import SegmentConfig, load_config
 from sparse3d.data.evaluate import FIRST_TRAINING_SEED, RawConfusion
 from sparse3d.data.files import atomic
-from sparse3d.data.segment import Segmenter, build, choose_device
+from sparse3d.data.segment import Segmenter, build, choose_device, load_weights
 from sparse3d.data.simulate import SimulatedScan, random_sensor
-from sparse3d.ops import conv, norm
 from sparse3d.ops.coordinates import coordinate_unique
 
 IGNORE = -1
-
-
-def fast_sums() -> None:
-    """Let the reference sum in one piece instead of fixed chunks of 512 rows.
-
-    On a GPU the chunks cost thousands of launches a step. The gradients are the same up to
-    rounding; bytes then depend on the device.
-    """
-
-    def weight_grad(features, grad, src, dst, splits, plan, grad_plan, groups):  # noqa: ANN001, ANN202
-        bounds = splits.tolist()
-        taps = [
-            grad.index_select(0, dst[a:b]).T @ features.index_select(0, src[a:b])
-            for a, b in pairwise(bounds)
-        ]
-        return torch.stack(taps, 1)
-
-    conv.conv_weight_grad.reference = weight_grad
-    norm._column_sum = lambda rows: rows.sum(0)
 
 
 def scan_streets(folder: Path, first: int, step: int, classes: Sequence[int]) -> None:
@@ -215,12 +195,10 @@ def held_out_street(seed: int) -> SimulatedScan:
 
 def average(slow: torch.nn.Module, fast: torch.nn.Module, keep: float) -> None:
     """Move the slow copy of a network towards the fast one."""
+    old, new = slow.state_dict().values(), fast.state_dict().values()
+    pairs = [(a, b) for a, b in zip(old, new, strict=True) if a.is_floating_point()]
     with torch.no_grad():
-        for old, new in zip(slow.state_dict().values(), fast.state_dict().values(), strict=True):
-            if old.is_floating_point():
-                old.lerp_(new, 1 - keep)
-            else:
-                old.copy_(new)
+        torch._foreach_lerp_([a for a, _ in pairs], [b for _, b in pairs], 1 - keep)
 
 
 def rate_at(progress: float, peak: float) -> float:
@@ -235,6 +213,8 @@ def train(args: argparse.Namespace, folder: Path, judge: Judge) -> torch.nn.Modu
     config, device = judge.config, choose_device(args.device)
     torch.manual_seed(0)
     model = build(config).to(device)
+    if args.start is not None:
+        model.load_state_dict(load_weights(args.start))
     slow = build(config).to(device)
     slow.load_state_dict(model.state_dict())
     optimizer = torch.optim.AdamW(model.parameters(), args.rate, weight_decay=0.01)
@@ -245,7 +225,7 @@ def train(args: argparse.Namespace, folder: Path, judge: Judge) -> torch.nn.Modu
         time.sleep(0.1)
     share = torch.bincount(torch.cat([s[:, 4].long() + 1 for s in pool.streets]),
                            minlength=len(config.classes) + 1)[1:].float()  # fmt: skip
-    weight = (share.sum() / share.clamp(min=1)) ** 0.3
+    weight = (share.sum() / share.clamp(min=1)) ** 0.5
     weight = (weight / weight.mean()).clamp(0.3, 3).to(device)
     start, step, spoken, judged = time.time(), 0, 0.0, 0.0
     smooth = 0.0
@@ -262,7 +242,8 @@ def train(args: argparse.Namespace, folder: Path, judge: Judge) -> torch.nn.Modu
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
         step += 1
-        average(slow, model, min(0.995, 1 - 1 / (step + 1)))
+        average(slow, model, min(0.98, step / (step + 10)))
+        fast_reference.forget()
         if (now := time.time()) - spoken > args.every:
             spoken, smooth = now, float(loss.detach())
             print(f"{now - start:6.0f} s  step {step}  streets {len(pool.seen)}  loss {smooth:.3f}",
@@ -292,7 +273,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("demo.pt"))
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--batch", type=int, default=6, help="streets in a step")
+    parser.add_argument("--batch", type=int, default=10, help="streets in a step")
     parser.add_argument("--rate", type=float, default=4e-3)
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--limit", type=int, default=6000, help="streets kept")
@@ -301,10 +282,12 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=10, help="seconds between lines")
     parser.add_argument("--judge", type=float, default=90, help="seconds between scores")
     parser.add_argument("--salt", type=int, default=0, help="seed of the order")
-    parser.add_argument("--exact-sums", action="store_true", help="keep the reference's own order")
+    parser.add_argument("--start", type=Path, help="weights to go on from")
+    parser.add_argument("--exact", action="store_true", help="train on the package's own operators")
     args = parser.parse_args()
-    if not args.exact_sums:
-        fast_sums()
+    if not args.exact:
+        fast_reference.install()
+    torch.backends.cuda.matmul.allow_tf32 = True
     config = load_config(args.config)
     context = multiprocessing.get_context("spawn")
     with context.Pool(args.workers) as scanners:

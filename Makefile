@@ -29,6 +29,7 @@ $(BIN)/python:
 
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)' numpy
+	rm -f sparse3d/cpu/libsparse3d_cpu.so # from make library: it would shadow the new one
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
 	touch $@
 
@@ -36,7 +37,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(if $(FORMATTED),$(BIN)/clang-format --dry-run --Werror $(FORMATTED))
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell $(shell git ls-files '*.md' '*.py' '*.cpp' '*.h' '*.metal')
 
 types: $(STAMP)

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module, metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -19,6 +20,10 @@ from sparse3d._version import __version__
 DISTRIBUTION = "sparse3d-torch"
 FOREIGN = "sparse3d"
 """Another project's name in the index; installed beside ours it overwrites our files."""
+
+
+STATES = ("kernel", "reference")
+"""What `sparse3d.backends()` says where the backend is there; anything else is a reason."""
 
 
 def install_line(extra: str) -> str:
@@ -109,22 +114,39 @@ def _distribution() -> str:
 
 
 def _library() -> Iterator[str]:
-    """Whether the compiled CPU library loads, asked of its loader (nobody imports a backend)."""
+    """Whether the compiled CPU library loads, asked of its loader."""
     try:
-        loader = import_module("sparse3d.cpu._library")
-        loader.load()
-        yield f"library    {loader.find()}"
-    except (ImportError, OSError, RuntimeError) as error:
+        yield f"library    {import_module('sparse3d.cpu._library').library._name}"
+    except Exception as error:
         yield f"library    not loaded, the torch reference is used: {_one_line(error)}"
 
 
 def _backends() -> Iterator[str]:
+    """The op x backend table: which ops have kernels, and why a backend is not there."""
     try:
-        table = str(import_module("sparse3d").backends())
-    except (ImportError, AttributeError) as error:
-        table = f"not available: {_one_line(error)}"
-    yield "backends"
-    yield from (f"  {line}" for line in table.splitlines())
+        table = _table()
+    except (
+        Exception
+    ) as error:  # a backend that breaks when imported is what a doctor is asked about
+        yield f"backends   broken, {type(error).__name__}: {_one_line(error)}"
+        return
+    columns = list(next(iter(table.values()), {}))
+    width = max(map(len, table), default=0)
+    yield f"backends   {'op':<{width}}  " + "  ".join(f"{name:<9}" for name in columns).rstrip()
+    for op, row in table.items():
+        states = [row[name] if row[name] in STATES else "-" for name in columns]
+        yield f"{'':11}{op:<{width}}  " + "  ".join(f"{state:<9}" for state in states).rstrip()
+    for name in columns:
+        reasons = {row[name] for row in table.values()} - set(STATES)
+        yield from (f"{'':11}{name} is not there: {' '.join(text.split())}" for text in reasons)
+
+
+def _table() -> dict[str, dict[str, str]]:
+    for optional in ("pointops", "nn"):  # their ops enter the table when they are imported
+        if find_spec(f"sparse3d.{optional}"):
+            import_module(f"sparse3d.{optional}")
+    table: dict[str, dict[str, str]] = import_module("sparse3d").backends()
+    return table
 
 
 def _extras() -> Iterator[str]:

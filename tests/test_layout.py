@@ -56,18 +56,6 @@ def test_backend_modules_are_named_for_a_contract(backend):
     assert not unknown, f"sparse3d/{backend}: no contract of that name: {sorted(unknown)}"
 
 
-@pytest.mark.parametrize("pattern", ["metal/*.metal", "cpu/csrc/*.cpp"])
-def test_kernel_files_are_named_for_a_contract(pattern):
-    """conv.cpp, or conv_avx512.cpp for a variant; shared code starts with an underscore."""
-    contracts = contract_stems()
-    unknown = {
-        stem
-        for stem in stems(PACKAGE, pattern)
-        if not any(stem == known or stem.startswith(f"{known}_") for known in contracts)
-    }
-    assert not unknown, f"{pattern}: no contract of that name: {sorted(unknown)}"
-
-
 def test_no_module_is_too_long():
     long = {
         str(file.relative_to(ROOT)): lines

@@ -1,0 +1,331 @@
+"""Kernel maps as values, and the coordinate sets that cache them.
+
+`KernelMap` holds the pairs of a layer, grouped by tap. `Coordinates` holds one set of sites with
+its table and the maps built on it, so that layers of equal geometry share them. Both remember the
+tensor they were built from and its version: when a caller edits indices in place, they are rebuilt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+import torch
+
+from . import _check
+from ._registry import backend_for
+from .geometry import Geometry, submanifold_padding
+from .ops import kernel_map as rules
+from .ops.conv import conv_plan
+from .ops.coordinates import build_table, coordinate_lookup
+
+__all__ = ["Coordinates", "KernelMap", "MapStats"]
+
+_Build = Callable[[], rules.CreatedPairs]
+
+
+class MapStats(NamedTuple):
+    """What a map costs: pairs per tap, matmuls (non-empty taps), multiply-accumulates, density."""
+
+    pairs_per_tap: list[int]
+    pairs: int
+    matmuls: int
+    macs: int
+    density: float
+
+
+@dataclass(eq=False)
+class KernelMap:
+    """Pairs `(src, dst)` of a layer grouped by tap.
+
+    Args:
+        src: int32 [P], input rows.
+        dst: int32 [P], output rows, ascending within each tap (of a `transposed()` map, src is).
+        splits: int64 [K + 1] on the CPU; tap t holds `splits[t]:splits[t + 1]`.
+        in_indices: int32 [N, 1 + D], the input sites.
+        out_indices: int32 [M, 1 + D], the output sites.
+        geometry: the layer's geometry; of a transposed map, that of the layer it was made from.
+        mirrored: tap K - 1 - t is tap t with the roles swapped (submanifold maps of distinct rows).
+        is_transposed: the roles of the equation are swapped.
+    """
+
+    src: torch.Tensor
+    dst: torch.Tensor
+    splits: torch.Tensor
+    in_indices: torch.Tensor
+    out_indices: torch.Tensor
+    geometry: Geometry
+    mirrored: bool = False
+    is_transposed: bool = False
+    _plans: dict[tuple[str, bool], list[torch.Tensor]] = field(default_factory=dict, repr=False)
+
+    @property
+    def num_in(self) -> int:
+        return self.in_indices.shape[0]
+
+    @property
+    def num_out(self) -> int:
+        return self.out_indices.shape[0]
+
+    @property
+    def num_taps(self) -> int:
+        return self.splits.shape[0] - 1
+
+    def __len__(self) -> int:
+        return self.src.shape[0]
+
+    def transposed(self) -> KernelMap:
+        """The same pairs with the roles swapped, nothing copied: within a tap src ascends."""
+        return KernelMap(
+            self.dst,
+            self.src,
+            self.splits,
+            self.out_indices,
+            self.in_indices,
+            self.geometry,
+            self.mirrored,
+            not self.is_transposed,
+            self._plans,
+        )
+
+    def plan(self) -> list[torch.Tensor]:
+        """What the current backend precomputes for sums into dst; made once, shared by the twin."""
+        return self._plan(self.is_transposed)
+
+    def grad_plan(self) -> list[torch.Tensor]:
+        """What the current backend precomputes for sums into src."""
+        return self._plan(not self.is_transposed)
+
+    def _plan(self, into_first_src: bool) -> list[torch.Tensor]:
+        key = (backend_for(self.src.device), into_first_src)
+        if key not in self._plans:
+            src, dst, rows = self.src, self.dst, (self.num_in, self.num_out)
+            if into_first_src != self.is_transposed:
+                src, dst, rows = dst, src, (self.num_out, self.num_in)
+            self._plans[key] = conv_plan(src, dst, self.splits, *rows, self.mirrored)
+        return self._plans[key]
+
+    def tap(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The (src, dst) rows of one tap."""
+        begin, end = self.splits[index : index + 2].tolist()
+        return self.src[begin:end], self.dst[begin:end]
+
+    def taps(self) -> torch.Tensor:
+        """Tap number of each pair, int64 [P]."""
+        counts = self.splits.diff().to(self.src.device)
+        return torch.repeat_interleave(counts, output_size=len(self))
+
+    def neighbours(self) -> torch.Tensor:
+        """Neighbour table int32 [M, K]: the input row that each output meets through each tap, or
+        -1."""
+        table = torch.full(
+            (self.num_out, self.num_taps), -1, dtype=torch.int32, device=self.src.device
+        )
+        table[self.dst.long(), self.taps()] = self.src
+        return table
+
+    def stats(self, in_channels: int = 1, out_channels: int = 1, groups: int = 1) -> MapStats:
+        """Pairs per tap, matmuls, multiply-accumulates for the given channels, and density.
+
+        Density is pairs / (M * K): the share of a dense layer's products, at the output sites,
+        that exist.
+        """
+        counts = self.splits.diff().tolist()
+        pairs = sum(counts)
+        cells = self.num_out * self.num_taps
+        return MapStats(
+            counts,
+            pairs,
+            sum(count > 0 for count in counts),
+            pairs * in_channels * out_channels // groups,
+            pairs / cells if cells else 0.0,
+        )
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_plans": {}}
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> KernelMap:
+        """The map on another device; plans are made anew there."""
+        moved = (
+            value.to(device, non_blocking=non_blocking)
+            for value in (self.src, self.dst, self.in_indices, self.out_indices)
+        )
+        src, dst, in_indices, out_indices = moved
+        return KernelMap(
+            src,
+            dst,
+            self.splits,
+            in_indices,
+            out_indices,
+            self.geometry,
+            self.mirrored,
+            self.is_transposed,
+        )
+
+
+class Coordinates:
+    """One set of sites: indices, grid, table, and the maps built on it.
+
+    Args:
+        indices: int32 [N, 1 + D], (batch, *axes).
+        spatial_shape: grid, or None for none (then negative positions are legal).
+        batch_size: number of samples.
+    """
+
+    def __init__(
+        self, indices: torch.Tensor, spatial_shape: Sequence[int] | None, batch_size: int
+    ) -> None:
+        self.indices = indices
+        self.spatial_shape = None if spatial_shape is None else tuple(spatial_shape)
+        self.batch_size = batch_size
+        self._version = _version(indices)
+        self._tables: dict[str, torch.Tensor] = {}
+        self._distinct: bool | None = None
+        self._maps: dict[Hashable, KernelMap] = {}
+        self._targets: dict[Hashable, Coordinates] = {}
+
+    def __len__(self) -> int:
+        return self.indices.shape[0]
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Coordinates:
+        return Coordinates(self.indices.clone(), self.spatial_shape, self.batch_size)
+
+    def __reduce__(self) -> tuple[type[Coordinates], tuple[object, ...]]:
+        return Coordinates, (self.indices, self.spatial_shape, self.batch_size)
+
+    def is_unchanged(self) -> bool:
+        """Whether nobody edited the indices in place since this set was made."""
+        return self._version == _version(self.indices)
+
+    def _refresh(self) -> None:
+        if self._version != _version(self.indices):
+            self._version = _version(self.indices)
+            self._tables.clear()
+            self._maps.clear()
+            self._targets.clear()
+            self._distinct = None
+
+    def table(self) -> torch.Tensor:
+        """The look-up table of the current backend, built once."""
+        self._refresh()
+        backend = backend_for(self.indices.device)
+        if backend not in self._tables:
+            self._tables[backend] = build_table(self.indices)
+        return self._tables[backend]
+
+    def first_duplicate(self) -> int | None:
+        """The lowest row that repeats an earlier one, or None."""
+        if self._is_distinct():
+            return None
+        own = torch.arange(len(self), dtype=torch.int32, device=self.indices.device)
+        owner = cast(torch.Tensor, coordinate_lookup(self.indices, self.table(), self.indices))
+        return int((owner != own).nonzero()[0])
+
+    def _is_distinct(self) -> bool:
+        self._refresh()
+        if self._distinct is None:
+            own = torch.arange(len(self), dtype=torch.int32, device=self.indices.device)
+            owner = cast(torch.Tensor, coordinate_lookup(self.indices, self.table(), self.indices))
+            self._distinct = bool(torch.equal(owner, own))
+        return self._distinct
+
+    def known_distinct(self) -> bool:
+        """Whether the rows are known to be distinct, without looking."""
+        return bool(self._distinct) and self.is_unchanged()
+
+    def trust_distinct(self) -> None:
+        """Record that the rows are distinct by construction."""
+        self._distinct = True
+
+    def submanifold(self, kernel_size: Sequence[int], dilation: Sequence[int]) -> KernelMap:
+        """The map of a submanifold layer, built once per kernel size and dilation."""
+        self._refresh()
+        ones = (1,) * len(kernel_size)
+        padding = submanifold_padding(kernel_size, dilation)
+        geometry = Geometry(tuple(kernel_size), ones, padding, tuple(dilation))
+        key = ("submanifold", geometry)
+        if key not in self._maps:
+            pairs = rules.submanifold(self.indices, kernel_size, dilation, self.table())
+            self._maps[key] = KernelMap(
+                *pairs, self.indices, self.indices, geometry, mirrored=self._is_distinct()
+            )
+        return self._maps[key]
+
+    def footprint(
+        self, geometry: Geometry, out_shape: Sequence[int] | None, *, transposed: bool = False
+    ) -> tuple[KernelMap, Coordinates]:
+        """The map onto every site that an input reaches, and those sites."""
+        shape = None if out_shape is None else tuple(out_shape)
+        key = ("generative" if transposed else "footprint", geometry, shape)
+        return self._created(
+            key,
+            geometry,
+            shape,
+            lambda: rules.footprint(self.indices, geometry, shape, transposed=transposed),
+        )
+
+    def floor(
+        self, geometry: Geometry, out_shape: Sequence[int] | None
+    ) -> tuple[KernelMap, Coordinates]:
+        """The map onto the distinct `floor(p / stride)`, and those sites."""
+        shape = None if out_shape is None else tuple(out_shape)
+        key = ("floor", geometry, shape)
+        return self._created(
+            key, geometry, shape, lambda: rules.floor(self.indices, geometry, self.table())
+        )
+
+    def given(self, target: Coordinates, geometry: Geometry) -> KernelMap:
+        """The map onto sites that the caller hands over; cached on this set by the target's
+        tensor."""
+        self._refresh()
+        key = ("given", geometry, id(target.indices), _version(target.indices))
+        if key not in self._maps or self._maps[key].out_indices is not target.indices:
+            pairs = rules.given(self.indices, target.indices, geometry, self.table())
+            self._maps[key] = KernelMap(*pairs, self.indices, target.indices, geometry)
+        return self._maps[key]
+
+    def _created(
+        self,
+        key: Hashable,
+        geometry: Geometry,
+        shape: tuple[int, ...] | None,
+        build: _Build,
+    ) -> tuple[KernelMap, Coordinates]:
+        self._refresh()
+        if key not in self._maps or not self._targets[key].is_unchanged():
+            out_indices, src, dst, splits = build()
+            target = Coordinates(out_indices, shape, self.batch_size)
+            target.trust_distinct()
+            self._targets[key] = target
+            self._maps[key] = KernelMap(src, dst, splits, self.indices, out_indices, geometry)
+        return self._maps[key], self._targets[key]
+
+    def check(self) -> None:
+        """Refuse rows outside grid or batch, and repeated rows.
+
+        Raises:
+            ValueError: naming column, value and limit, or the two rows that coincide.
+        """
+        _check.indices_in_grid(self.indices, self.spatial_shape, self.batch_size)
+        self.refuse_duplicates()
+
+    def refuse_duplicates(self) -> None:
+        """Refuse repeated rows, naming the two that coincide."""
+        row = self.first_duplicate()
+        if row is not None:
+            site = self.indices[row]
+            earlier = int((self.indices == site).all(1).nonzero()[0])
+            _check.fail(
+                "indices",
+                "distinct",
+                f"{site.tolist()} in rows {earlier} and {row}",
+                "merge them with sparse3d.coalesce, or pass check=False: the lowest row answers",
+            )
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """The in-place edit counter; inference tensors have none, and compiled code trusts its maps."""
+    if torch.compiler.is_compiling() or tensor.is_inference():
+        return 0
+    return tensor._version

@@ -1,0 +1,452 @@
+"""Sparse convolution over a kernel map, its two gradients, and the fused form for inference.
+
+    out[q] = sum over pairs (p, q) of tap t of  weight[:, t, :] @ features[p]
+
+The weight is `[C_out, K, C_in / groups]`, a view of the stored `[C_out, *kernel_size, C_in /
+groups]`; cross-correlation, never flipped. Output channels of group g read input channels of group
+g.
+
+*Shapes.* features [N, C_in], out [M, C_out], pairs as `ops.kernel_map` makes them. *Dtypes.*
+float32, float16, bfloat16 and float64; features and weight alike. *Accumulation.* float32, float64
+for float64; one rounding at the end. *Order of sums.* Free within a backend's fixed plan; the
+weight gradient sums a tap's pairs in chunks of 512, added in order. *Gradient.* To features (the
+same sum with the roles swapped) and weight, each an operator of its own, so second derivatives
+exist. *Determinism.* Same input, device and build give the same bytes, whatever the thread count.
+*Autocast.* As dense convolution; float64 stays. *Empty.* No pairs give zeros.
+
+Pairs within a tap ascend by dst; those of a transposed map ascend by src instead. `conv_plan` is
+where a backend re-sorts, tiles or orders rows; a kernel must be right without a plan too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, cast
+
+import torch
+
+from .. import _check
+from .._registry import Op
+
+__all__ = ["ACTIVATIONS", "PairSet", "conv", "fused_conv"]
+
+ACTIVATIONS = ("none", "relu", "leaky_relu", "sigmoid")
+CHUNK = 512
+
+Plan = list[torch.Tensor]
+
+
+class PairSet(Protocol):
+    """What `conv` reads of a kernel map."""
+
+    src: torch.Tensor
+    dst: torch.Tensor
+    splits: torch.Tensor
+
+    @property
+    def num_in(self) -> int: ...
+
+    @property
+    def num_out(self) -> int: ...
+
+    def plan(self) -> Plan:
+        """The backend's plan for sums into dst."""
+        ...
+
+    def grad_plan(self) -> Plan:
+        """The backend's plan for sums into src."""
+        ...
+
+
+def _accumulator(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _taps(
+    src: torch.Tensor, dst: torch.Tensor, splits: torch.Tensor
+) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+    """Non-empty taps in mirrored pairs, outermost first: (tap, src rows, dst rows)."""
+    bounds = splits.tolist()
+    count = len(bounds) - 1
+    for half in range((count + 1) // 2):
+        for tap in dict.fromkeys((half, count - 1 - half)):
+            begin, end = bounds[tap], bounds[tap + 1]
+            if end > begin:
+                yield tap, src[begin:end].long(), dst[begin:end].long()
+
+
+def _is_identity(rows: torch.Tensor, total: int) -> bool:
+    return len(rows) == total and bool(
+        (rows == torch.arange(total, dtype=rows.dtype, device=rows.device)).all()
+    )
+
+
+def _rows(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    return values if _is_identity(rows, len(values)) else values.index_select(0, rows)
+
+
+def _add_rows(out: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:
+    if _is_identity(rows, len(out)):
+        out.add_(values)
+    else:
+        out.index_add_(0, rows, values)
+
+
+def _multiply(rows: torch.Tensor, weight: torch.Tensor, groups: int) -> torch.Tensor:
+    """rows [P, C_in] with one tap's weight [C_out, C_in / groups] -> [P, C_out]."""
+    if groups == 1:
+        return rows @ weight.t()
+    split = rows.reshape(len(rows), groups, -1).transpose(0, 1)
+    tap = weight.reshape(groups, -1, weight.shape[1]).transpose(1, 2)
+    return torch.bmm(split, tap).transpose(0, 1).reshape(len(rows), -1)
+
+
+def _transpose_groups(weight: torch.Tensor, groups: int) -> torch.Tensor:
+    """One tap's weight [C_out, C_in / groups] as that of the transposed layer, [C_in, C_out /
+    groups]."""
+    split = weight.reshape(groups, -1, weight.shape[1])
+    return split.transpose(1, 2).reshape(-1, split.shape[1])
+
+
+def _forward_reference(
+    features: torch.Tensor,
+    weight: torch.Tensor,
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    splits: torch.Tensor,
+    plan: Plan,
+    grad_plan: Plan,
+    num_out: int,
+    groups: int,
+) -> torch.Tensor:
+    """Weight-stationary: for each tap one gather, one matmul, one scatter; the centre tap needs no
+    gather."""
+    dtype = _accumulator(features.dtype)
+    rows, kernel = features.to(dtype), weight.to(dtype)
+    out = rows.new_zeros((num_out, weight.shape[0]))
+    for tap, sources, targets in _taps(src, dst, splits):
+        _add_rows(out, targets, _multiply(_rows(rows, sources), kernel[:, tap], groups))
+    return out.to(features.dtype)
+
+
+def _input_grad_reference(
+    grad: torch.Tensor,
+    weight: torch.Tensor,
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    splits: torch.Tensor,
+    plan: Plan,
+    grad_plan: Plan,
+    num_in: int,
+    groups: int,
+) -> torch.Tensor:
+    """The forward sum with the roles and the channels swapped."""
+    dtype = _accumulator(grad.dtype)
+    rows, kernel = grad.to(dtype), weight.to(dtype)
+    out = rows.new_zeros((num_in, weight.shape[2] * groups))
+    for tap, sources, targets in _taps(src, dst, splits):
+        swapped = _transpose_groups(kernel[:, tap], groups)
+        _add_rows(out, sources, _multiply(_rows(rows, targets), swapped, groups))
+    return out.to(grad.dtype)
+
+
+def _weight_grad_reference(
+    features: torch.Tensor,
+    grad: torch.Tensor,
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    splits: torch.Tensor,
+    plan: Plan,
+    grad_plan: Plan,
+    groups: int,
+) -> torch.Tensor:
+    """Chunks of 512 pairs of a tap, added in order."""
+    dtype = _accumulator(features.dtype)
+    rows, upstream = features.to(dtype), grad.to(dtype)
+    inner, outer = features.shape[1] // groups, grad.shape[1] // groups
+    out = rows.new_zeros((splits.numel() - 1, groups, outer, inner))
+    for tap, sources, targets in _taps(src, dst, splits):
+        for row, column in zip(
+            torch.split(sources, CHUNK), torch.split(targets, CHUNK), strict=True
+        ):
+            left = upstream.index_select(0, column).reshape(len(row), groups, outer)
+            right = rows.index_select(0, row).reshape(len(row), groups, inner)
+            out[tap] += torch.bmm(left.permute(1, 2, 0), right.transpose(0, 1))
+    return out.permute(1, 2, 0, 3).reshape(grad.shape[1], -1, inner).to(features.dtype)
+
+
+def _plan_reference(
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    splits: torch.Tensor,
+    num_in: int,
+    num_out: int,
+    mirrored: bool,
+) -> Plan:
+    """The reference needs no plan."""
+    return []
+
+
+def _activate(values: torch.Tensor, activation: str, alpha: float) -> torch.Tensor:
+    if activation == "relu":
+        return torch.relu(values)
+    if activation == "leaky_relu":
+        return torch.nn.functional.leaky_relu(values, alpha)
+    if activation == "sigmoid":
+        return torch.sigmoid(values)
+    return values
+
+
+def _fused_reference(
+    features: torch.Tensor,
+    weight: torch.Tensor,
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    splits: torch.Tensor,
+    plan: Plan,
+    num_out: int,
+    groups: int,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    activation: str,
+    alpha: float,
+) -> torch.Tensor:
+    """act(conv + bias + residual), rounded once."""
+    dtype = _accumulator(features.dtype)
+    out = _forward_reference(
+        features.to(dtype), weight.to(dtype), src, dst, splits, plan, [], num_out, groups
+    )
+    if bias is not None:
+        out += bias.to(dtype)
+    if residual is not None:
+        out += residual.to(dtype)
+    return _activate(out, activation, alpha).to(features.dtype)
+
+
+_PAIRS = "Tensor src, Tensor dst, Tensor splits, Tensor[] plan, Tensor[] grad_plan"
+
+conv_plan = Op(
+    "conv_plan(Tensor src, Tensor dst, Tensor splits, SymInt num_in, SymInt num_out, bool mirrored)"
+    " -> Tensor[]",
+    reference=_plan_reference,
+    fake=_plan_reference,
+)
+conv_forward = Op(
+    f"conv_forward(Tensor features, Tensor weight, {_PAIRS}, SymInt num_out, int groups) -> Tensor",
+    reference=_forward_reference,
+    fake=lambda features, weight, *rest: features.new_empty((rest[-2], weight.shape[0])),
+)
+conv_input_grad = Op(
+    f"conv_input_grad(Tensor grad, Tensor weight, {_PAIRS}, SymInt num_in, int groups) -> Tensor",
+    reference=_input_grad_reference,
+    fake=lambda grad, weight, *rest: grad.new_empty((rest[-2], weight.shape[2] * rest[-1])),
+)
+conv_weight_grad = Op(
+    f"conv_weight_grad(Tensor features, Tensor grad, {_PAIRS}, int groups) -> Tensor",
+    reference=_weight_grad_reference,
+    fake=lambda features, grad, src, dst, splits, plan, grad_plan, groups: features.new_empty(
+        (grad.shape[1], splits.shape[0] - 1, features.shape[1] // groups)
+    ),
+)
+conv_fused = Op(
+    "conv_fused(Tensor features, Tensor weight, Tensor src, Tensor dst, Tensor splits,"
+    " Tensor[] plan, SymInt num_out, int groups, Tensor? bias, Tensor? residual, str activation,"
+    " float alpha) -> Tensor",
+    reference=_fused_reference,
+    fake=lambda features, weight, src, dst, splits, plan, num_out, *_: features.new_empty(
+        (num_out, weight.shape[0])
+    ),
+)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    left, right, src, dst, splits, plan, grad_plan = inputs[:7]
+    ctx.save_for_backward(left, right, src, dst, splits, *plan, *grad_plan)
+    ctx.plan_length = len(plan)
+    ctx.groups = inputs[-1]
+
+
+def _saved(ctx: Any) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor], Plan, Plan]:
+    left, right, src, dst, splits, *plans = ctx.saved_tensors
+    return left, right, [src, dst, splits], plans[: ctx.plan_length], plans[ctx.plan_length :]
+
+
+def _forward_gradient(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+    features, weight, pairs, plan, grad_plan = _saved(ctx)
+    to_features = to_weight = None
+    grad = grad.contiguous()
+    if ctx.needs_input_grad[0]:
+        to_features = conv_input_grad(
+            grad, weight, *pairs, grad_plan, plan, features.shape[0], ctx.groups
+        )
+    if ctx.needs_input_grad[1]:
+        to_weight = conv_weight_grad(features, grad, *pairs, plan, grad_plan, ctx.groups)
+    return to_features, to_weight, None, None, None, None, None, None, None
+
+
+def _input_grad_gradient(ctx: Any, second: torch.Tensor) -> tuple[Any, ...]:
+    grad, weight, pairs, plan, grad_plan = _saved(ctx)
+    to_grad = to_weight = None
+    second = second.contiguous()
+    if ctx.needs_input_grad[0]:
+        to_grad = conv_forward(second, weight, *pairs, grad_plan, plan, grad.shape[0], ctx.groups)
+    if ctx.needs_input_grad[1]:
+        to_weight = conv_weight_grad(second, grad, *pairs, grad_plan, plan, ctx.groups)
+    return to_grad, to_weight, None, None, None, None, None, None, None
+
+
+def _weight_grad_gradient(ctx: Any, second: torch.Tensor) -> tuple[Any, ...]:
+    features, grad, pairs, plan, grad_plan = _saved(ctx)
+    to_features = to_grad = None
+    second = second.contiguous()
+    if ctx.needs_input_grad[0]:
+        to_features = conv_input_grad(
+            grad, second, *pairs, grad_plan, plan, features.shape[0], ctx.groups
+        )
+    if ctx.needs_input_grad[1]:
+        to_grad = conv_forward(features, second, *pairs, plan, grad_plan, grad.shape[0], ctx.groups)
+    return to_features, to_grad, None, None, None, None, None, None
+
+
+conv_forward.gradient(_forward_gradient, _setup)
+conv_input_grad.gradient(_input_grad_gradient, _setup)
+conv_weight_grad.gradient(_weight_grad_gradient, _setup)
+conv_forward.autocast("features", "weight")
+conv_fused.autocast("features", "weight", "residual")
+
+
+def _check_conv(
+    features: torch.Tensor, weight: torch.Tensor, pairs: PairSet, groups: int
+) -> torch.Tensor:
+    """Check the arguments of a convolution; returns the weight as [C_out, K, C_in / groups]."""
+    _check.features("features", features)
+    _check.tensor("weight", weight)
+    _check.same_device(features=features, weight=weight, src=pairs.src)
+    _check.positive("groups", groups)
+    if weight.ndim < 3:
+        _check.fail("weight", "of shape [C_out, *kernel_size, C_in / groups]", list(weight.shape))
+    volume, count = weight.shape[1:-1].numel(), pairs.splits.shape[0] - 1
+    if volume != count:
+        _check.fail("weight", f"of {count} taps as the kernel map has", f"{volume} taps")
+    if weight.shape[0] % groups or weight.shape[-1] * groups != features.shape[1]:
+        _check.fail(
+            "features and weight",
+            f"of matching channels for groups={groups}",
+            f"features {list(features.shape)}, weight {list(weight.shape)}",
+        )
+    _check.same_rows("features", features.shape[0], "the kernel map's input side", pairs.num_in)
+    return weight.reshape(weight.shape[0], volume, weight.shape[-1])
+
+
+def _same_dtype(features: torch.Tensor, weight: torch.Tensor) -> None:
+    if features.dtype != weight.dtype and not torch.is_autocast_enabled(features.device.type):
+        _check.fail_type(
+            "features and weight",
+            "of one dtype",
+            f"{features.dtype} and {weight.dtype}",
+            "convert one of them or use torch.autocast",
+        )
+
+
+def conv(
+    features: torch.Tensor,
+    weight: torch.Tensor,
+    pairs: PairSet,
+    bias: torch.Tensor | None = None,
+    groups: int = 1,
+) -> torch.Tensor:
+    """Convolve feature rows over a kernel map.
+
+    Args:
+        features: [N, C_in], float32, float16, bfloat16 or float64.
+        weight: [C_out, *kernel_size, C_in / groups], same dtype.
+        pairs: a `KernelMap`, or anything with its pairs and row counts.
+        bias: [C_out] or None.
+        groups: number of channel groups; C_in groups make a depthwise layer.
+
+    Returns:
+        [M, C_out] in the dtype of `features` (under autocast, in autocast's).
+
+    Raises:
+        ValueError: if channels, taps, rows or devices do not fit together.
+        TypeError: if dtypes differ outside autocast or are not floating.
+    """
+    kernel = _check_conv(features, weight, pairs, groups)
+    _same_dtype(features, weight)
+    needs_grad = torch.is_grad_enabled() and (features.requires_grad or weight.requires_grad)
+    out = cast(
+        torch.Tensor,
+        conv_forward(
+            features.contiguous(),
+            kernel.contiguous(),
+            pairs.src,
+            pairs.dst,
+            pairs.splits,
+            pairs.plan(),
+            pairs.grad_plan() if needs_grad else [],
+            pairs.num_out,
+            groups,
+        ),
+    )
+    return out if bias is None else out + bias.to(out.dtype)
+
+
+def fused_conv(
+    features: torch.Tensor,
+    weight: torch.Tensor,
+    pairs: PairSet,
+    bias: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    activation: str = "none",
+    alpha: float = 0.01,
+    groups: int = 1,
+) -> torch.Tensor:
+    """`act(conv + bias + residual)` in one pass, for inference.
+
+    Args:
+        features: [N, C_in].
+        weight: [C_out, *kernel_size, C_in / groups].
+        pairs: a `KernelMap`.
+        bias: [C_out] or None.
+        residual: [M, C_out] or None.
+        activation: one of "none", "relu", "leaky_relu", "sigmoid".
+        alpha: slope of leaky_relu below zero.
+        groups: number of channel groups.
+
+    Returns:
+        [M, C_out].
+
+    Raises:
+        ValueError: if shapes, devices or the activation do not fit, or a gradient is asked for.
+        TypeError: if dtypes differ outside autocast or are not floating.
+    """
+    kernel = _check_conv(features, weight, pairs, groups)
+    _same_dtype(features, weight)
+    if activation not in ACTIVATIONS:
+        _check.fail("activation", f"one of {ACTIVATIONS}", repr(activation))
+    if residual is not None and tuple(residual.shape) != (pairs.num_out, weight.shape[0]):
+        _check.fail(
+            "residual", f"of shape {[pairs.num_out, weight.shape[0]]}", list(residual.shape)
+        )
+    tensors = (features, weight, bias, residual)
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        _check.fail(
+            "fused_conv", "called under torch.no_grad()", "a gradient", "use conv for training"
+        )
+    return cast(
+        torch.Tensor,
+        conv_fused(
+            features.contiguous(),
+            kernel.contiguous(),
+            pairs.src,
+            pairs.dst,
+            pairs.splits,
+            pairs.plan(),
+            pairs.num_out,
+            groups,
+            bias,
+            residual,
+            activation,
+            alpha,
+        ),
+    )

@@ -1,0 +1,134 @@
+"""Segment reductions: rows that share an id become one row.
+
+    sum[s] = sum of values[i] with ids[i] == s;  mean = sum / count;  max = maximum, per channel
+
+*Shapes.* values [N, C], ids int64 [N] in any order, out [S, C]. *Dtypes.* float32, float16,
+bfloat16, float64. *Order and ties.* Rows ascend within a segment; of equal maxima the lowest row
+wins; NaN wins over any number. *Empty.* A segment without rows is 0 (its arg is -1).
+*Accumulation.* float32 (float64 for float64): chunks of 512 rows of a segment, then the chunk sums
+in order. *Gradient.* To values. *Determinism.* Same bytes whatever the thread count.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+
+from .. import _check
+from .._registry import Op
+from .conv import CHUNK, _accumulator
+
+__all__ = ["reduce_segments"]
+
+REDUCTIONS = ("sum", "mean", "max")
+
+
+def _sum_reference(values: torch.Tensor, ids: torch.Tensor, num: int) -> torch.Tensor:
+    """Sort rows by segment, sum chunks of 512, then the chunks of each segment."""
+    rows = values.to(_accumulator(values.dtype))
+    if len(rows) == 0 or num == 0 or rows.shape[1] == 0:
+        return values.new_zeros((num, values.shape[1]))
+    ordered = rows.index_select(0, torch.argsort(ids, stable=True))
+    counts = torch.bincount(ids, minlength=num)
+    chunks = (counts + CHUNK - 1) // CHUNK
+    owner = torch.repeat_interleave(torch.arange(num, device=ids.device), chunks)
+    place = torch.arange(len(owner), device=ids.device) - (chunks.cumsum(0) - chunks)[owner]
+    lengths = (counts[owner] - place * CHUNK).clamp(max=CHUNK)
+    partial = torch.segment_reduce(ordered, "sum", lengths=lengths, unsafe=True)
+    return torch.segment_reduce(partial, "sum", lengths=chunks, unsafe=True).to(values.dtype)
+
+
+def _max_reference(
+    values: torch.Tensor, ids: torch.Tensor, num: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Maximum per segment, then the lowest row that holds it."""
+    channels = values.shape[1]
+    index = ids[:, None].expand(-1, channels)
+    best = values.new_full((num, channels), float("-inf"))
+    best = best.scatter_reduce(0, index, values, "amax")
+    mine = best[ids]
+    holds = (values == mine) | (values.isnan() & mine.isnan())
+    row = torch.arange(len(ids), device=ids.device)[:, None].expand(-1, channels)
+    arg = torch.full((num, channels), len(ids), dtype=torch.int64, device=ids.device)
+    arg = arg.scatter_reduce(0, index, torch.where(holds, row, len(ids)), "amin")
+    empty = arg == len(ids)
+    return best.masked_fill(empty, 0), arg.masked_fill(empty, -1)
+
+
+segment_sum = Op(
+    "segment_sum(Tensor values, Tensor ids, SymInt num) -> Tensor",
+    reference=_sum_reference,
+    fake=lambda values, ids, num: values.new_empty((num, values.shape[1])),
+)
+segment_max = Op(
+    "segment_max(Tensor values, Tensor ids, SymInt num) -> (Tensor, Tensor)",
+    reference=_max_reference,
+    fake=lambda values, ids, num: (
+        values.new_empty((num, values.shape[1])),
+        values.new_empty((num, values.shape[1]), dtype=torch.int64),
+    ),
+)
+
+
+def _sum_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(inputs[1])
+
+
+def _sum_gradient(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+    (ids,) = ctx.saved_tensors
+    return grad.index_select(0, ids), None, None
+
+
+def _max_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    arg = output[1]
+    ctx.mark_non_differentiable(arg)
+    ctx.save_for_backward(arg)
+    ctx.rows = inputs[0].shape[0]
+
+
+def _max_gradient(ctx: Any, grad: torch.Tensor, _: Any) -> tuple[Any, ...]:
+    (arg,) = ctx.saved_tensors
+    # A row wins each channel of its segment at most once: writes never meet.
+    out = grad.new_zeros((ctx.rows + 1, grad.shape[1]))
+    target = torch.where(arg < 0, ctx.rows, arg)
+    return out.scatter(0, target, grad)[: ctx.rows], None, None
+
+
+segment_sum.gradient(_sum_gradient, _sum_setup)
+segment_max.gradient(_max_gradient, _max_setup)
+
+
+def reduce_segments(
+    values: torch.Tensor, ids: torch.Tensor, num: int, reduce: str = "sum"
+) -> torch.Tensor:
+    """Reduce the rows of each segment to one.
+
+    Args:
+        values: [N, C].
+        ids: int64 [N], each in [0, num); trusted, since a check would read the device back.
+        num: number of segments.
+        reduce: "sum", "mean" or "max".
+
+    Returns:
+        [num, C]; 0 for a segment without rows.
+
+    Raises:
+        ValueError: if rows, devices or the reduction do not fit.
+        TypeError: if `values` is not floating or `ids` not int64.
+    """
+    _check.features("values", values)
+    if _check.tensor("ids", ids, 1).dtype != torch.int64:
+        _check.fail_type("ids", "int64", ids.dtype, "convert with .long()")
+    _check.same_device(values=values, ids=ids)
+    _check.same_rows("ids", ids.shape[0], "values", values.shape[0])
+    if reduce not in REDUCTIONS:
+        _check.fail("reduce", f"one of {REDUCTIONS}", repr(reduce))
+    rows = values.contiguous()
+    if reduce == "max":
+        return cast(torch.Tensor, segment_max(rows, ids, num)[0])
+    if reduce == "sum":
+        return cast(torch.Tensor, segment_sum(rows, ids, num))
+    wide = rows.to(_accumulator(rows.dtype))
+    count = segment_sum(wide.new_ones((len(ids), 1)), ids, num)
+    return cast(torch.Tensor, (segment_sum(wide, ids, num) / count.clamp(min=1)).to(values.dtype))

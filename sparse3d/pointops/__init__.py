@@ -9,7 +9,7 @@ are those of mps-pointops 1.0.
 
 from __future__ import annotations
 
-from . import flat
+from . import flat, voxel
 from .ball_query import ball_query
 from .chamfer import chamfer_distance
 from .fps import furthest_point_sample
@@ -21,6 +21,8 @@ from .interpolate import three_interpolate, three_nn
 from .knn import knn
 from .scatter import scatter_max, scatter_mean, scatter_min, scatter_sum
 from .sinkhorn import sinkhorn
+
+from . import reference  # isort: skip  # stands on the functions above
 
 __all__ = [
     "SpatialIndex",
@@ -34,6 +36,7 @@ __all__ = [
     "group",
     "knn",
     "random_walk",
+    "reference",
     "scatter_max",
     "scatter_mean",
     "scatter_min",
@@ -41,5 +44,6 @@ __all__ = [
     "sinkhorn",
     "three_interpolate",
     "three_nn",
+    "voxel",
     "voxel_grid",
 ]

@@ -86,7 +86,7 @@ ball_search = Op(
 
 
 def _backward(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    return (*_distance.gradient(ctx, grad, 2), None, None, None, None, None)
+    return (*_distance.gradient(ctx, grad, "squared"), None, None, None, None, None)
 
 
 ball_search.gradient(_backward, _distance.setup_context)

@@ -30,7 +30,8 @@ from . import _inputs
 Bound = float | Sequence[float] | torch.Tensor
 
 
-def _axis_values(name: str, value: Bound, pos: torch.Tensor) -> torch.Tensor:
+def axis_values(name: str, value: Bound, pos: torch.Tensor) -> torch.Tensor:
+    """One value an axis, in the dtype of the positions."""
     values = torch.as_tensor(value, dtype=pos.dtype, device=pos.device).reshape(-1)
     if values.numel() == 1:
         values = values.expand(pos.shape[1])
@@ -53,13 +54,13 @@ def grid_cluster(
         (N,) int64.
     """
     pos = _inputs.points("pos", pos[:, None] if pos.ndim == 1 else pos, 2)
-    sizes = _axis_values("size", size, pos)
+    sizes = axis_values("size", size, pos)
     if _inputs.values_known(sizes) and not bool((sizes > 0).all() & sizes.isfinite().all()):
         fail("size", "finite and > 0", sizes.tolist())
     if pos.shape[0] == 0:
         return pos.new_empty(0, dtype=torch.int64)
-    low = pos.amin(0) if start is None else _axis_values("start", start, pos)
-    high = pos.amax(0) if end is None else _axis_values("end", end, pos)
+    low = pos.amin(0) if start is None else axis_values("start", start, pos)
+    high = pos.amax(0) if end is None else axis_values("end", end, pos)
     cells = ((high - low) / sizes).long() + 1
     if _inputs.values_known(cells) and float(cells.double().prod()) >= 2.0**63:
         fail("size", "large enough for a grid of fewer than 2^63 cells", cells.tolist())
@@ -83,7 +84,7 @@ def voxel_grid(
     plain = pos[:, :axes]
     return grid_cluster(
         torch.cat([plain, ids[:, None].to(pos.dtype)], 1),
-        torch.cat([_axis_values("size", size, plain), one]),
-        None if start is None else torch.cat([_axis_values("start", start, plain), 0 * one]),
-        None if end is None else torch.cat([_axis_values("end", end, plain), last]),
+        torch.cat([axis_values("size", size, plain), one]),
+        None if start is None else torch.cat([axis_values("start", start, plain), 0 * one]),
+        None if end is None else torch.cat([axis_values("end", end, plain), last]),
     )

@@ -106,9 +106,9 @@ class SpatialIndex:
         _inputs.count("k", k, 0, min(len(self), LARGEST_K), "the cloud has fewer points")
         clouds, index = self._prepare(query, backend)
         found: tuple[torch.Tensor, torch.Tensor] = knn_search(
-            _inputs.computed(query.detach()), self._computed, clouds, index, k, 2
+            _inputs.computed(query.detach()), self._computed, clouds, index, k, "euclidean"
         )
-        return found[0].sqrt(), found[1]
+        return found
 
     def ball_query(
         self, query: torch.Tensor, radius: float, K: int, *, backend: str | None = None

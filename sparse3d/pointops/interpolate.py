@@ -102,35 +102,36 @@ def three_nn(unknown: torch.Tensor, known: torch.Tensor) -> tuple[torch.Tensor, 
         known.detach().reshape(-1, 3),
         _clouds.dense(batch, places, known.shape[1]),
         3,
+        "euclidean",
     )
-    return distances.sqrt().view(batch, places, 3), indices.int().view(batch, places, 3)
+    return distances.view(batch, places, 3), indices.int().view(batch, places, 3)
 
 
 def three_interpolate(
-    features: torch.Tensor, idx: torch.Tensor, weight: torch.Tensor
+    features: torch.Tensor, indices: torch.Tensor, weights: torch.Tensor
 ) -> torch.Tensor:
     """Weighted sum of three known points' features.
 
     Args:
         features: (B, C, m) floating.
-        idx: (B, n, 3) int32 or int64 in [0, m).
-        weight: (B, n, 3) floating.
+        indices: (B, n, 3) int32 or int64 in [0, m).
+        weights: (B, n, 3) floating.
 
     Returns:
         (B, C, n) of the features' dtype.
     """
     feature_map("features", features)
-    _inputs.index("idx", idx, 3, features.shape[2], pad=False)
-    tensor("weight", weight, 3)
-    same_device(features=features, idx=idx, weight=weight)
-    if weight.dtype not in FLOATS:
-        fail_type("weight", "floating", weight.dtype)
-    if idx.shape[0] != features.shape[0] or idx.shape[2] != 3:
-        fail("idx", f"of shape ({features.shape[0]}, n, 3)", list(idx.shape))
-    if weight.shape != idx.shape:
-        fail("weight", f"of shape {list(idx.shape)} as idx has", list(weight.shape))
+    _inputs.index("indices", indices, 3, features.shape[2], pad=False)
+    tensor("weights", weights, 3)
+    same_device(features=features, indices=indices, weights=weights)
+    if weights.dtype not in FLOATS:
+        fail_type("weights", "floating", weights.dtype)
+    if indices.shape[0] != features.shape[0] or indices.shape[2] != 3:
+        fail("indices", f"of shape ({features.shape[0]}, n, 3)", list(indices.shape))
+    if weights.shape != indices.shape:
+        fail("weights", f"of shape {list(indices.shape)} as indices has", list(weights.shape))
     wide = torch.float64 if features.dtype == torch.float64 else torch.float32
     out: torch.Tensor = interpolate_columns(
-        features.contiguous(), idx.long().contiguous(), weight.to(wide).contiguous()
+        features.contiguous(), indices.long().contiguous(), weights.to(wide).contiguous()
     )
     return out

@@ -6,7 +6,7 @@ Order and ties: ascending `(d, index)`: equal float32 distances are ordered by i
 Padding: none natively, k > N is a ValueError. `knn_search` gives index -1 and distance +inf.
 Accumulation: float32 for float16, bfloat16 and float32; float64 for float64.
 Gradient: none through `knn` (its distances are Euclidean, whose slope at 0 does not exist);
-    `knn_search` returns squared (norm 2) or L1 distances with a gradient to both clouds.
+    `knn_search` (metric `squared`, `euclidean` or `l1`) has a gradient to both clouds.
 Determinism: same bytes on every backend and with any number of threads.
 Errors: NaN or infinite points, k outside [0, N], clouds that differ in device, dtype, batch or D.
 
@@ -38,7 +38,7 @@ def _reference(
     clouds: torch.Tensor,
     index: torch.Tensor,
     k: int,
-    norm: int,
+    metric: str,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Sort all distances of a cloud, stably, and keep the first k."""
     distances = query.new_full((query.shape[0], k), float("inf"))
@@ -50,11 +50,11 @@ def _reference(
         step = max(1, _distance.PAIRS_A_CHUNK // (last - first))
         for row in range(begin, end, step):
             stop = min(row + step, end)
-            all_distances = _distance.pairwise(query[row:stop], reference[first:last], norm)
+            all_distances = _distance.pairwise(query[row:stop], reference[first:last], metric)
             ordered, order = all_distances.sort(dim=1, stable=True)
             distances[row:stop, :kept] = ordered[:, :kept]
             indices[row:stop, :kept] = order[:, :kept] + (first - base)
-    return distances, indices
+    return _distance.root(distances) if metric == "euclidean" else distances, indices
 
 
 def _fake(
@@ -63,14 +63,14 @@ def _fake(
     clouds: torch.Tensor,
     index: torch.Tensor,
     k: int,
-    norm: int,
+    metric: str,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     shape = (query.shape[0], k)
     return query.new_empty(shape), query.new_empty(shape, dtype=torch.int64)
 
 
 knn_search = Op(
-    "knn_search(Tensor query, Tensor reference, Tensor clouds, Tensor index, int k, int norm)"
+    "knn_search(Tensor query, Tensor reference, Tensor clouds, Tensor index, int k, str metric)"
     " -> (Tensor distances, Tensor indices)",
     reference=_reference,
     fake=_fake,
@@ -79,11 +79,11 @@ knn_search = Op(
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
     _distance.setup_context(ctx, inputs, output)
-    ctx.norm = inputs[5]
+    ctx.metric = inputs[5]
 
 
 def _backward(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    return (*_distance.gradient(ctx, grad, ctx.norm), None, None, None, None)
+    return (*_distance.gradient(ctx, grad, ctx.metric), None, None, None, None)
 
 
 knn_search.gradient(_backward, _setup)
@@ -94,7 +94,7 @@ def search(
     reference: torch.Tensor,
     clouds: torch.Tensor,
     k: int,
-    norm: int = 2,
+    metric: str = "squared",
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`knn_search` of rows [M, D] in rows [N, D] without an index of the caller's."""
     found: tuple[torch.Tensor, torch.Tensor] = knn_search(
@@ -103,7 +103,7 @@ def search(
         clouds,
         reference.new_empty(0, dtype=torch.uint8),
         k,
-        norm,
+        metric,
     )
     return found
 
@@ -131,5 +131,6 @@ def knn(query: torch.Tensor, ref: torch.Tensor, k: int) -> tuple[torch.Tensor, t
         ref.detach().reshape(-1, dim),
         _clouds.dense(batch, queries, references),
         k,
+        "euclidean",
     )
-    return distances.sqrt().view(batch, queries, k), indices.view(batch, queries, k)
+    return distances.view(batch, queries, k), indices.view(batch, queries, k)

@@ -24,6 +24,7 @@ Example:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -46,7 +47,8 @@ class _Layout:
 
     def rows(self, src: torch.Tensor, dim: int) -> torch.Tensor:
         moved = src.movedim(dim, 0)
-        return moved.reshape(moved.shape[0], -1) if self.shared else moved.reshape(-1, 1)
+        columns = math.prod(self.rest)
+        return moved.reshape(moved.shape[0], columns) if self.shared else moved.reshape(-1, 1)
 
     def restore(self, out: torch.Tensor, dim: int) -> torch.Tensor:
         return out.reshape([self.size, *self.rest]).movedim(0, dim)
@@ -84,10 +86,31 @@ def _layout(
     if index.ndim == 1 or all(length == 1 for length in rest):
         ids = index.reshape(-1).long()
         return _Layout(ids, size, size, rest, True), dim
-    moved = index.movedim(dim, 0).reshape(index.shape[dim], -1).long()
-    columns = moved.shape[1]
+    columns = math.prod(rest)
+    moved = index.movedim(dim, 0).reshape(index.shape[dim], columns).long()
     ids = (moved * columns + torch.arange(columns, device=index.device)).reshape(-1)
     return _Layout(ids, size * columns, size, rest, False), dim
+
+
+def _sum(rows: torch.Tensor, layout: _Layout) -> torch.Tensor:
+    if rows.is_floating_point():
+        total: torch.Tensor = segment_sum(rows.contiguous(), layout.ids, layout.num)
+        return total
+    # Integer sums are exact in any order.
+    return rows.new_zeros((layout.num, rows.shape[1])).index_add(0, layout.ids, rows)
+
+
+def _arg_max(keys: torch.Tensor, layout: _Layout) -> torch.Tensor:
+    if keys.is_floating_point():
+        arg: torch.Tensor = segment_max(keys.contiguous(), layout.ids, layout.num)[1]
+        return arg
+    shape = (layout.num, keys.shape[1])
+    index = layout.ids[:, None].expand_as(keys)
+    best = keys.new_zeros(shape).scatter_reduce(0, index, keys, "amax", include_self=False)
+    place = torch.arange(keys.shape[0], device=keys.device)[:, None].expand_as(keys)
+    place = torch.where(keys == best[layout.ids], place, keys.shape[0])
+    first = place.new_full(shape, keys.shape[0]).scatter_reduce(0, index, place, "amin")
+    return torch.where(first < keys.shape[0], first, -1)
 
 
 def scatter_sum(
@@ -105,7 +128,7 @@ def scatter_sum(
         `src`'s dtype, `dim_size` entries along `dim`.
     """
     layout, dim = _layout(src, index, dim, dim_size)
-    return layout.restore(segment_sum(layout.rows(src, dim), layout.ids, layout.num), dim)
+    return layout.restore(_sum(layout.rows(src, dim), layout), dim)
 
 
 def scatter_mean(
@@ -113,7 +136,7 @@ def scatter_mean(
 ) -> torch.Tensor:
     """Mean of the entries of each segment; arguments as `scatter_sum`."""
     layout, dim = _layout(src, index, dim, dim_size)
-    total = segment_sum(layout.rows(src, dim), layout.ids, layout.num)
+    total = _sum(layout.rows(src, dim), layout)
     counts = torch.bincount(layout.ids, minlength=layout.num).clamp_min(1)[:, None]
     if src.is_floating_point():
         mean = total / counts.to(total.dtype)
@@ -148,7 +171,7 @@ def scatter_min(
 def _pick(
     rows: torch.Tensor, keys: torch.Tensor, layout: _Layout, dim: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    _, arg = segment_max(keys, layout.ids, layout.num)
+    arg = _arg_max(keys, layout)
     if rows.shape[0]:
         out = torch.where(arg >= 0, rows.gather(0, arg.clamp_min(0)), 0)
     else:

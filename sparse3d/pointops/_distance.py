@@ -19,9 +19,7 @@ from ._clouds import absolute
 PAIRS_A_CHUNK = 1 << 22
 
 
-def pairwise(
-    query: torch.Tensor, reference: torch.Tensor, metric: str = "squared"
-) -> torch.Tensor:
+def pairwise(query: torch.Tensor, reference: torch.Tensor, metric: str = "squared") -> torch.Tensor:
     """Distances [m, n] of rows [m, D] and [n, D]; `euclidean` is ordered as `squared` and not rooted."""
     total: torch.Tensor | None = None
     for axis in range(query.shape[1]):

@@ -54,7 +54,9 @@ def _one_way(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     batch, size, dim = x.shape
     clouds = _clouds.dense(batch, size, y.shape[1], x_lengths, y_lengths)
-    distances, indices = search(x.reshape(-1, dim), y.reshape(-1, dim), clouds, 1, "l1" if norm == 1 else "squared")
+    distances, indices = search(
+        x.reshape(-1, dim), y.reshape(-1, dim), clouds, 1, "l1" if norm == 1 else "squared"
+    )
     found = indices.view(batch, size) >= 0
     parts = [torch.where(found, distances.view(batch, size), 0)]
     if normals is not None:

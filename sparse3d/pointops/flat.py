@@ -230,7 +230,15 @@ def radius_graph(
         (2, E) int64, directed as `knn_graph`.
     """
     found = radius(
-        x, x, r, batch, batch, max_num_neighbors, num_workers, batch_size, ignore_same_index=not loop
+        x,
+        x,
+        r,
+        batch,
+        batch,
+        max_num_neighbors,
+        num_workers,
+        batch_size,
+        ignore_same_index=not loop,
     )
     return _directed(found, flow)
 

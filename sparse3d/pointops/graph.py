@@ -158,7 +158,9 @@ def _rows(row: torch.Tensor, num_nodes: int) -> torch.Tensor:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
-def _edges(row: torch.Tensor, col: torch.Tensor, num_nodes: int | None, *others: torch.Tensor) -> int:
+def _edges(
+    row: torch.Tensor, col: torch.Tensor, num_nodes: int | None, *others: torch.Tensor
+) -> int:
     tensor("row", row, 1)
     tensor("col", col, 1)
     same_device(row=row, col=col)
@@ -251,7 +253,12 @@ def random_walk(
 
 
 def random_walk_csr(
-    rowptr: torch.Tensor, col: torch.Tensor, start: torch.Tensor, walk_length: int, p: float, q: float
+    rowptr: torch.Tensor,
+    col: torch.Tensor,
+    start: torch.Tensor,
+    walk_length: int,
+    p: float,
+    q: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`random_walk` on a graph in compressed rows: nodes and edges."""
     count("walk_length", walk_length, 0)

@@ -1,25 +1,14 @@
 from __future__ import annotations
 
 import numpy as np
+import point_oracle as oracle
 import pytest
 import torch
+from point_oracle import make_cloud
 
-from sparse3d.pointops import SpatialIndex, ball_query
+from sparse3d.pointops import ball_query
 from sparse3d.pointops._clouds import dense
 from sparse3d.pointops.ball_query import search
-
-from . import oracle
-from .conftest import make_cloud
-
-RADII = {
-    "uniform": 0.5,
-    "clustered": 0.012,
-    "planar": 0.7,
-    "duplicated": 0.1,
-    "line": 0.4,
-    "lattice": 1.0,
-    "lidar": 0.8,
-}
 
 
 def _check(query: torch.Tensor, reference: torch.Tensor, radius: float, k: int) -> None:
@@ -37,7 +26,7 @@ def _check(query: torch.Tensor, reference: torch.Tensor, radius: float, k: int) 
 def test_equals_brute_force(backend: str, shape: str, scale: float, k: int) -> None:
     reference = make_cloud(shape, 900, 2)
     query = torch.cat([make_cloud(shape, 60, 1), reference[:20]])
-    _check(query, reference, RADII[shape] * scale, k)
+    _check(query, reference, oracle.RADII[shape] * scale, k)
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 31, 32, 33, 65, 257])
@@ -85,7 +74,7 @@ def test_strides_do_not_matter(backend: str) -> None:
     view, shifted = wide.transpose(1, 2), wide.transpose(1, 2)[:, 7:, :]
     pairs = zip(
         ball_query(view, shifted, 1.0, 4),
-        ball_query(view.contiguous(), shifted.contiguous(), 1.0, 4),
+        ball_query(view.contiguous(), shifted.contiguous(), 1.0, 4), strict=False,
     )
     assert all(torch.equal(one, two) for one, two in pairs)
 
@@ -101,15 +90,6 @@ def test_padded_clouds_and_skipping_the_same_row(backend: str) -> None:
     for row in range(20):
         kept = [i for i in index[row].tolist() if i >= 0 and i != row]
         assert [i for i in others[row].tolist() if i >= 0] == kept
-
-
-def test_index_gives_the_same(backend: str, shape: str) -> None:
-    cloud, query = make_cloud(shape, 900, 1), make_cloud(shape, 70, 2)
-    index = SpatialIndex(cloud)
-    for k in (0, 1, 20):
-        found = index.ball_query(query, RADII[shape] * 2, k)
-        for one, two in zip(found, ball_query(query[None], cloud[None], RADII[shape] * 2, k)):
-            assert torch.equal(one, two[0])
 
 
 def test_gradients() -> None:
@@ -130,7 +110,8 @@ def test_padding_carries_no_gradient(backend: str) -> None:
     reference = torch.tensor([[[0.5, 0.0, 0.0], [9.0, 0.0, 0.0]]], requires_grad=True)
     distance, _ = ball_query(query, reference, 1.0, 3)
     distance.sum().backward()
-    assert reference.grad is not None and query.grad is not None
+    assert reference.grad is not None
+    assert query.grad is not None
     assert reference.grad.tolist() == [[[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]]
     assert query.grad.tolist() == [[[-1.0, 0.0, 0.0]]]
 

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
+import point_oracle as oracle
 import pytest
 import torch
+from point_oracle import make_cloud
 
 from sparse3d.pointops import chamfer_distance
-
-from . import oracle
-from .conftest import make_cloud
 
 
 def _by_hand(x: torch.Tensor, y: torch.Tensor, norm: int) -> float:
@@ -25,9 +24,7 @@ def test_value(backend: str, shape: str, norm: int) -> None:
 def test_lengths_and_weights(backend: str) -> None:
     x, y = torch.randn(3, 20, 3), torch.randn(3, 30, 3)
     x_lengths, y_lengths = torch.tensor([20, 7, 3]), torch.tensor([4, 30, 11])
-    each = [
-        _by_hand(x[b, : x_lengths[b]], y[b, : y_lengths[b]], 2) for b in range(3)
-    ]
+    each = [_by_hand(x[b, : x_lengths[b]], y[b, : y_lengths[b]], 2) for b in range(3)]
     loss, _ = chamfer_distance(x, y, x_lengths, y_lengths, batch_reduction=None)
     assert loss.tolist() == pytest.approx(each, rel=1e-5)
     weights = torch.tensor([1.0, 0.0, 3.0])
@@ -48,7 +45,8 @@ def test_a_pair_without_points_adds_zero(backend: str) -> None:
     assert float(loss.detach()[1]) == pytest.approx(_by_hand(x[1, :3], y[1], 2), rel=1e-5)
     assert x.grad is not None
     assert x.grad.isfinite().all()
-    assert (x.grad[0] == 0).all() and (x.grad[1, 3] == 0).all()
+    assert (x.grad[0] == 0).all()
+    assert (x.grad[1, 3] == 0).all()
 
 
 def test_padding_may_hold_anything(backend: str) -> None:
@@ -65,7 +63,8 @@ def test_padding_may_hold_anything(backend: str) -> None:
 def test_reductions(backend: str) -> None:
     x, y = torch.randn(2, 6, 3), torch.randn(2, 9, 3)
     (to_y, to_x), _ = chamfer_distance(x, y, batch_reduction=None, point_reduction=None)
-    assert to_y.shape == (2, 6) and to_x.shape == (2, 9)
+    assert to_y.shape == (2, 6)
+    assert to_x.shape == (2, 9)
     mean, _ = chamfer_distance(x, y, batch_reduction=None)
     assert torch.allclose(mean, to_y.mean(1) + to_x.mean(1))
     total, _ = chamfer_distance(x, y, batch_reduction=None, point_reduction="sum")
@@ -82,9 +81,7 @@ def test_normals(backend: str) -> None:
     x_normals, y_normals = torch.stack([up, up])[None], torch.stack([up, down])[None]
     _, normals = chamfer_distance(x, x, x_normals=x_normals, y_normals=y_normals)
     assert float(normals) == pytest.approx(0.0, abs=1e-6)
-    _, normals = chamfer_distance(
-        x, x, x_normals=x_normals, y_normals=y_normals, abs_cosine=False
-    )
+    _, normals = chamfer_distance(x, x, x_normals=x_normals, y_normals=y_normals, abs_cosine=False)
     assert float(normals) == pytest.approx(2.0, abs=1e-6)
 
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
+import point_oracle as oracle
 import pytest
 import torch
+from point_oracle import make_cloud
 
 from sparse3d.pointops import flat
-
-from . import oracle
-from .conftest import make_cloud
 
 SIZES = torch.tensor([50, 0, 3, 120])
 BATCH = torch.repeat_interleave(torch.arange(4), SIZES)
@@ -20,7 +21,7 @@ def _cloud(shape: str, seed: int = 1) -> torch.Tensor:
 
 def _by_hand(x: torch.Tensor, y: torch.Tensor, find: object) -> list[list[int]]:
     pairs: list[list[int]] = [[], []]
-    for first, last in zip(BOUNDS[:-1], BOUNDS[1:]):
+    for first, last in itertools.pairwise(BOUNDS):
         if last == first:
             continue
         for row, line in enumerate(find(y[first:last], x[first:last])):  # type: ignore[operator]
@@ -127,7 +128,7 @@ def test_fps(backend: str, shape: str) -> None:
     x = _cloud(shape)
     taken = flat.fps(x, BATCH, 0.3, random_start=False)
     wanted = []
-    for first, last in zip(BOUNDS[:-1], BOUNDS[1:]):
+    for first, last in itertools.pairwise(BOUNDS):
         count = int(np.ceil(np.float32(last - first) * np.float32(0.3)))
         if count:
             wanted += [first + i for i in oracle.fps(x[first:last], count)]

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
+import point_oracle as oracle
 import pytest
 import torch
+from point_oracle import make_cloud
 
 from sparse3d.pointops import furthest_point_sample
 from sparse3d.pointops.fps import _dense
-
-from . import oracle
-from .conftest import make_cloud
 
 
 @pytest.mark.parametrize("size", [1, 2, 31, 257])

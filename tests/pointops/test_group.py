@@ -6,9 +6,7 @@ import torch
 from sparse3d.pointops import gather, group
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64]
-)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64])
 def test_values(backend: str, dtype: torch.dtype, index_dtype: torch.dtype) -> None:
     if backend == "metal" and dtype == torch.float64:

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
+import point_oracle as oracle
 import pytest
 import torch
+from point_oracle import make_cloud
 
 from sparse3d.pointops import three_interpolate, three_nn
-
-from . import oracle
-from .conftest import make_cloud
 
 
 def test_three_nn_equals_brute_force(backend: str, shape: str) -> None:
@@ -47,8 +46,9 @@ def test_gradients() -> None:
 
 def test_half_gradient_keeps_its_dtype(backend: str) -> None:
     features = torch.randn(1, 2, 4, dtype=torch.float16, requires_grad=True)
-    three_interpolate(features, torch.zeros(1, 3, 3, dtype=torch.int64), torch.ones(1, 3, 3)).sum(
-    ).backward()
+    three_interpolate(
+        features, torch.zeros(1, 3, 3, dtype=torch.int64), torch.ones(1, 3, 3)
+    ).sum().backward()
     assert features.grad is not None
     assert features.grad.tolist() == [[[9.0, 0, 0, 0]] * 2]
 

@@ -29,19 +29,25 @@ def _segments(
 
 
 @pytest.mark.parametrize(("shape", "index_shape", "dim"), LAYOUTS)
-def test_values(backend: str, shape: tuple[int, ...], index_shape: tuple[int, ...], dim: int) -> None:
+def test_values(
+    backend: str, shape: tuple[int, ...], index_shape: tuple[int, ...], dim: int
+) -> None:
     src = torch.randint(-3, 4, shape).float()
     index = torch.randint(0, 6, index_shape)
     index[index == 4] = 0  # one empty segment
     total, mean = scatter_sum(src, index, dim, 7), scatter_mean(src, index, dim, 7)
-    (high, at_high), (low, at_low) = scatter_max(src, index, dim, 7), scatter_min(src, index, dim, 7)
+    (high, at_high), (low, at_low) = (
+        scatter_max(src, index, dim, 7),
+        scatter_min(src, index, dim, 7),
+    )
     for out, _, entries in _segments(src, index, dim, 7):
         values = [value for _, value in entries]
         assert float(total[out]) == sum(values)
         assert float(mean[out]) == pytest.approx(sum(values) / max(len(values), 1), rel=1e-6)
         for got, arg, best in ((high, at_high, max), (low, at_low, min)):
             if not values:
-                assert float(got[out]) == 0 and int(arg[out]) == -1
+                assert float(got[out]) == 0
+                assert int(arg[out]) == -1
             else:
                 assert float(got[out]) == best(values)
                 first = next(place for place, value in entries if value == best(values))

@@ -6,6 +6,40 @@ import numpy as np
 import torch
 
 EPS = 2.0**-24
+SHAPES = ("uniform", "clustered", "planar", "duplicated", "line", "lattice", "lidar")
+
+RADII = {
+    "uniform": 0.5,
+    "clustered": 0.012,
+    "planar": 0.7,
+    "duplicated": 0.1,
+    "line": 0.4,
+    "lattice": 1.0,
+    "lidar": 0.8,
+}
+
+
+def make_cloud(shape: str, rows: int, seed: int = 0) -> torch.Tensor:
+    """[rows, 3] float32 points of one kind, always the same for a seed."""
+    draw = torch.Generator().manual_seed(seed * 97 + SHAPES.index(shape))
+    uniform = torch.rand(rows, 3, generator=draw)
+    if shape == "uniform":
+        return uniform * 4 - 2
+    if shape == "clustered":
+        centres = torch.rand(5, 3, generator=draw) * 100
+        pick = torch.randint(5, (rows,), generator=draw)
+        return centres[pick] + 0.01 * torch.randn(rows, 3, generator=draw)
+    if shape == "planar":
+        return uniform * torch.tensor([10.0, 10.0, 0.0]) + torch.tensor([0.0, 0.0, 7.0])
+    if shape == "duplicated":
+        return uniform[torch.randint(max(rows // 4, 1), (rows,), generator=draw)]
+    if shape == "line":
+        return uniform[:, :1] * torch.tensor([30.0, 1.0, -2.0])
+    if shape == "lattice":
+        return torch.randint(0, 6, (rows, 3), generator=draw).float()
+    angle, ring = uniform[:, 0] * 6.2831853, (uniform[:, 1] * 32).floor() + 2
+    reach = ring * ring * 0.08
+    return torch.stack([reach * angle.cos(), reach * angle.sin(), uniform[:, 2] * 0.1], 1)
 
 
 def distances32(query: torch.Tensor, reference: torch.Tensor, norm: int = 2) -> np.ndarray:

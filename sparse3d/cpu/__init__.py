@@ -8,3 +8,10 @@ from . import _library as _library
 from . import conv as conv
 from . import coordinates as coordinates
 from . import kernel_map as kernel_map
+from . import ball_query as ball_query
+from . import fps as fps
+from . import graph as graph
+from . import group as group
+from . import index as index
+from . import interpolate as interpolate
+from . import knn as knn

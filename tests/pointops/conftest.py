@@ -1,7 +1,9 @@
-"""Clouds that are hard in different ways, and every backend that works here."""
+"""Point operator tests run on every backend that works here, with clouds hard in different ways."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Iterator
 
 import pytest
@@ -16,13 +18,17 @@ def shape(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=["reference", "cpu", "metal"])
+@pytest.fixture
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Every backend, forced; one that cannot work here is skipped with its own reason."""
+    """A backend, forced for the whole test; one that cannot work here is skipped with its reason."""
     name = str(request.param)
+    if name == "metal" and importlib.util.find_spec("metal_emu") is not None:
+        enable = getattr(importlib.import_module("metal_emu"), "enable", None)
+        if enable is not None:
+            enable()
     if name != "reference":
         reason = _registry.load(name)
         if reason is not None:
-            pytest.skip(f"backend {name}: {reason}")
+            pytest.skip(f"{name}: {reason}")
     with _registry.force(name):
         yield name

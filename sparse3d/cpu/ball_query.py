@@ -19,7 +19,7 @@ def _ball_search(
     k: int,
     skip_same: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    rows = table(clouds)
+    query, reference, rows = query.contiguous(), reference.contiguous(), table(clouds)
     distances = torch.empty((query.shape[0], k), dtype=query.dtype)
     indices = torch.empty((query.shape[0], k), dtype=torch.int64)
     call(

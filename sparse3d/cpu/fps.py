@@ -19,7 +19,7 @@ def _fps_sample(
     slots: int,
     strategy: str,
 ) -> torch.Tensor:
-    rows = table(clouds)
+    points, rows = points.contiguous(), table(clouds)
     taken = torch.empty(num, dtype=torch.int64)
     call(
         "s3d_fps",

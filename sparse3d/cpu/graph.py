@@ -12,6 +12,7 @@ from ._library import address, call, threads
 def _graclus(
     rowptr: torch.Tensor, col: torch.Tensor, weight: torch.Tensor, order: torch.Tensor
 ) -> torch.Tensor:
+    rowptr, col, weight, order = (t.contiguous() for t in (rowptr, col, weight, order))
     mate = torch.empty(order.shape, dtype=torch.int64)
     call(
         "s3d_graclus",
@@ -36,6 +37,7 @@ def _walk(
     q: float,
     seed: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    rowptr, col, start, uniform = (t.contiguous() for t in (rowptr, col, start, uniform))
     nodes = torch.empty((start.numel(), walk_length + 1), dtype=torch.int64)
     edges = torch.empty((start.numel(), walk_length), dtype=torch.int64)
     call(

@@ -17,7 +17,7 @@ def _indexable(reference: torch.Tensor, clouds: torch.Tensor) -> bool:
 def _spatial_index(reference: torch.Tensor, clouds: torch.Tensor) -> torch.Tensor:
     if not _indexable(reference, clouds):
         return reference.new_empty(0, dtype=torch.uint8)
-    rows = table(clouds)
+    reference, rows = reference.contiguous(), table(clouds)
     block = torch.empty(library.s3d_index_bytes(address(rows), len(rows)), dtype=torch.uint8)
     call(
         "s3d_index_build",

@@ -18,7 +18,7 @@ def _knn_search(
     k: int,
     metric: str,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    rows = table(clouds)
+    query, reference, rows = query.contiguous(), reference.contiguous(), table(clouds)
     distances = torch.empty((query.shape[0], k), dtype=query.dtype)
     indices = torch.empty((query.shape[0], k), dtype=torch.int64)
     call(

@@ -30,7 +30,7 @@ from ._library import (
     threads,
 )
 
-_SORTED, _MIRROR = 1, 2
+_SORTED, _MIRROR, _RESORTED = 1, 2, 5
 
 
 def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -52,10 +52,11 @@ def _plan(
     pairs = (threads(), address(src), address(dst), address(splits), taps)
     call("s3d_pairs_inspect", *pairs, num_in, num_out, int(mirrored), address(header))
     if header[0].item() & (_SORTED | _MIRROR):
-        return [header]
+        # Three tensors always: a compiled network must not depend on how a scene's pairs lie.
+        return [header, src.new_empty(0), src.new_empty(0)]
     by_dst = torch.empty_like(src), torch.empty_like(dst)
     call("s3d_pairs_sort", *pairs, num_out, *map(address, by_dst))
-    header[0] |= _SORTED
+    header[0] = _RESORTED
     return [header, *by_dst]
 
 
@@ -81,7 +82,7 @@ def ordered(
     src, dst, splits = src.contiguous(), dst.contiguous(), splits.contiguous()
     plan = plan or _plan(src, dst, splits, num_in, num_out, False)
     flags, identity = plan[0].tolist()
-    if len(plan) == 3:
+    if flags == _RESORTED:
         src, dst = plan[1:]
     elif flags & _MIRROR:
         src, dst = dst, src

@@ -1,0 +1,13 @@
+"""Kernels for Apple GPUs: hand-written Metal, compiled at the first use by
+`torch.mps.compile_shader`.
+
+Importing this package attaches them to the operators, or raises BackendUnavailable with the reason.
+"""
+
+from . import _shader
+
+_shader.require()
+
+from . import coordinates, kernel_map  # noqa: E402
+
+__all__ = ["coordinates", "kernel_map"]

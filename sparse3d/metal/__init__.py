@@ -1,5 +1,4 @@
-"""Kernels for Apple GPUs: hand-written Metal, compiled at the first use by
-`torch.mps.compile_shader`.
+"""Kernels for Apple GPUs: hand-written Metal, compiled at first use by `torch.mps.compile_shader`.
 
 Importing this package attaches them to the operators, or raises BackendUnavailable with the reason.
 """
@@ -8,6 +7,6 @@ from . import _shader
 
 _shader.require()
 
-from . import coordinates, kernel_map  # noqa: E402
+from . import conv, coordinates, kernel_map  # noqa: E402
 
-__all__ = ["coordinates", "kernel_map"]
+__all__ = ["conv", "coordinates", "kernel_map"]

@@ -378,9 +378,21 @@ MSL_INL uint msl_col() {
     return (l >> 3 & 1) * 4 + (l & 1) * 2;
 }
 MSL_INL uint msl_lane(uint r, uint c) { return (r >> 2) << 4 | (c >> 2) << 3 | (r & 3) << 1 | (c >> 1 & 1); }
+// A lane's two elements, read only.
+template <class T>
+struct msl_elements {
+    T e[2];
+    T operator[](uint i) const { return e[i]; }
+};
 template <class T, int R, int C>
 struct simdgroup_matrix {
     T e[2];
+    msl_elements<T> thread_elements() const {
+        msl_elements<T> v;
+        v.e[0] = e[0];
+        v.e[1] = e[1];
+        return v;
+    }
     simdgroup_matrix() {}
     explicit simdgroup_matrix(T v) {
         for (uint i = 0; i < 2; ++i) e[i] = msl_row() == msl_col() + i ? v : T(0);

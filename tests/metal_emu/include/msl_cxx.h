@@ -258,9 +258,21 @@ MSL_INL uint popcount(uint x) { return MSL_POPCOUNT(x); }
 MSL_INL uint clz(uint x) { return x ? MSL_CLZ(x) : 32u; }
 MSL_INL uint ctz(uint x) { return x ? 31u - MSL_CLZ(x & (0u - x)) : 32u; }
 MSL_INL uint msl_lane_of(uint r, uint c) { return (r >> 2) << 4 | (c >> 2) << 3 | (r & 3) << 1 | (c >> 1 & 1); }
+// A lane's two elements, read only.
+template <class T>
+struct msl_elements {
+    T e[2];
+    MSL_DEV T operator[](uint i) const { return e[i]; }
+};
 template <class T, int R, int C>
 struct simdgroup_matrix {
     T e[2];
+    MSL_DEV msl_elements<T> thread_elements() const {
+        msl_elements<T> v;
+        v.e[0] = e[0];
+        v.e[1] = e[1];
+        return v;
+    }
 };
 template <class T, int R, int C>
 MSL_INL simdgroup_matrix<T, R, C> make_filled_simdgroup_matrix(T v) {

@@ -196,10 +196,10 @@ class Coordinates:
 
     def is_unchanged(self) -> bool:
         """Whether nobody edited the indices in place since this set was made."""
-        return self._version == _version(self.indices)
+        return torch.compiler.is_compiling() or self._version == _version(self.indices)
 
     def _refresh(self) -> None:
-        if self._version != _version(self.indices):
+        if not self.is_unchanged():
             self._version = _version(self.indices)
             self._tables.clear()
             self._maps.clear()
@@ -237,6 +237,20 @@ class Coordinates:
     def trust_distinct(self) -> None:
         """Record that the rows are distinct by construction."""
         self._distinct = True
+
+    def identity(self) -> KernelMap:
+        """The map of a 1 x 1 layer: every row meets itself, repeated rows too."""
+        self._refresh()
+        ones, zeros = (1,) * (self.indices.shape[1] - 1), (0,) * (self.indices.shape[1] - 1)
+        key = "identity"
+        if key not in self._maps:
+            rows = torch.arange(len(self), dtype=torch.int32, device=self.indices.device)
+            splits = torch.tensor([0, len(self)], dtype=torch.int64)
+            geometry = Geometry(ones, ones, zeros, ones)
+            self._maps[key] = KernelMap(
+                rows, rows, splits, self.indices, self.indices, geometry, mirrored=True
+            )
+        return self._maps[key]
 
     def submanifold(self, kernel_size: Sequence[int], dilation: Sequence[int]) -> KernelMap:
         """The map of a submanifold layer, built once per kernel size and dilation."""
@@ -325,7 +339,5 @@ class Coordinates:
 
 
 def _version(tensor: torch.Tensor) -> int:
-    """The in-place edit counter; inference tensors have none, and compiled code trusts its maps."""
-    if torch.compiler.is_compiling() or tensor.is_inference():
-        return 0
-    return tensor._version
+    """The in-place edit counter; inference tensors have none."""
+    return 0 if tensor.is_inference() else tensor._version

@@ -93,7 +93,7 @@ def _add_rows(out: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> No
 
 
 def _multiply(rows: torch.Tensor, weight: torch.Tensor, groups: int) -> torch.Tensor:
-    """rows [P, C_in] with one tap's weight [C_out, C_in / groups] -> [P, C_out]."""
+    """Rows [P, C_in] with one tap's weight [C_out, C_in / groups] -> [P, C_out]."""
     if groups == 1:
         return rows @ weight.t()
     split = rows.reshape(len(rows), groups, -1).transpose(0, 1)

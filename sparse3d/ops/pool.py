@@ -13,6 +13,7 @@ the sum's is the sum over the transposed map. *Determinism.* Fixed order, no ato
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, cast
 
 import torch
@@ -26,7 +27,7 @@ __all__ = ["max_pool", "mean_pool", "sum_pool"]
 
 def _ranges(splits: torch.Tensor) -> list[tuple[int, int]]:
     bounds = splits.tolist()
-    return [(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if b > a]
+    return [(a, b) for a, b in itertools.pairwise(bounds) if b > a]
 
 
 def _sum_reference(

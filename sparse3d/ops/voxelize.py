@@ -280,7 +280,8 @@ def devoxelize(
         rows = _check.tensor("inverse", inverse, 1).int()[:, None]
         weights = features.new_ones(rows.shape)
     else:
-        assert coords is not None and points is not None
+        assert coords is not None
+        assert points is not None
         rows, weights = _corners(features, coords, points)
         if renormalize:
             total = torch.where(rows >= 0, weights, 0).sum(1, keepdim=True)

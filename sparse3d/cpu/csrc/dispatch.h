@@ -1,0 +1,113 @@
+// The kernels that exist once per instruction set. This header is seen by files compiled for other
+// instruction sets, so it holds declarations only: an inline function emitted there could be the copy
+// that the linker keeps for everyone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace s3d {
+
+enum Path : int32_t { kAuto = 0, kPortable = 1, kAvx2 = 2, kAvx512 = 3, kAmx = 4, kNeon = 5 };
+enum Activation : int32_t { kNone = 0, kRelu = 1, kLeakyRelu = 2, kSigmoid = 3 };
+
+// y[dst[p] - base, :] (+)= x[src[p], :] @ w for p in [0, n). Weights are panels of `panel(columns)`
+// columns, each [k][panel], zero beyond the last column. Pairs of equal dst are added in order.
+template <class T>
+struct Multiply {
+  const T* x;
+  int64_t ldx;
+  const int32_t* src;  // null: rows 0, 1, ...
+  T* y;
+  int64_t ldy;
+  const int32_t* dst;  // null: rows 0, 1, ...
+  int64_t base;
+  int64_t n;
+  const T* w;
+  int64_t k;
+  int64_t columns;
+  bool store;  // instead of adding
+};
+
+// out[i, j] (+)= sum over p of left[p, i] * right[p, j]; both sides packed by outer_pack.
+template <class T>
+struct Outer {
+  const T* left;
+  const T* right;
+  int64_t n, rows, columns;
+  T* out;
+  int64_t ldo;
+  bool store;
+};
+
+// y = activation(y + bias + residual) in place.
+template <class T>
+struct Finish {
+  T* y;
+  int64_t ldy, rows, columns;
+  const T* bias;
+  const T* residual;
+  int64_t ldr;
+  int32_t activation;
+  T alpha;
+};
+
+template <class T>
+struct Matmul {
+  int64_t (*panel)(int64_t columns);
+  void (*multiply)(const Multiply<T>&);
+  // Widths of the left and right panels of `outer` for that many columns.
+  void (*outer_shape)(int64_t columns, int64_t* left, int64_t* right);
+  // Rows of x (rows null: 0, 1, ...) into panels [column block][n][width], zero beyond the last column.
+  void (*outer_pack)(const T* x, int64_t ldx, const int32_t* rows, int64_t n, int64_t columns, int64_t width,
+                     T* panel);
+  void (*outer)(const Outer<T>&);
+  void (*finish)(const Finish<T>&);
+};
+
+struct Kernels {
+  Matmul<float> f32;
+  Matmul<double> f64;
+  // bfloat16 (half = false) or float16 (half = true) to float32 and back, to nearest even.
+  void (*widen)(const uint16_t* x, int64_t n, bool half, float* y);
+  void (*narrow)(const float* x, int64_t n, bool half, uint16_t* y);
+  // Hashes of 16 neighbours and the set of those that the table's bit filter lets pass.
+  uint32_t (*maybe16)(const uint32_t* linear, uint32_t offset, const uint32_t* filter, int filter_bits,
+                      uint32_t* hashes);
+  // Keeps the non-negative entries of row[begin, end) as (src, dst = position).
+  void (*compact)(const int32_t* row, int64_t begin, int64_t end, int32_t* src, int32_t* dst);
+};
+
+// bfloat16 products on AMX tiles. Panels of x are [n rounded up to 32][k rounded up to 32], weights
+// [columns / 32][k / 32][2][16][16][2], sums float32 with columns rounded up to 32.
+struct AmxMultiply {
+  const uint16_t* x;
+  int64_t ldx;
+  const uint16_t* w;
+  int64_t k, columns;  // both rounded up to 32
+  const int32_t* dst;  // null: rows 0, 1, ...
+  int64_t base;
+  int64_t n;
+  float* sum;
+  int64_t lds;
+  bool store;
+};
+struct AmxKernels {
+  bool (*permit)();  // asks the system for the tile registers
+  void (*multiply)(const AmxMultiply&);
+  void (*enter)(void* saved);  // 64 bytes: the caller's tile configuration
+  void (*leave)(const void* saved);
+};
+
+// Null where the compiler or the target lacks the instruction set.
+const Kernels* portable_kernels();
+const Kernels* avx2_kernels();
+const Kernels* avx512_kernels();
+const Kernels* neon_kernels();
+const AmxKernels* amx_kernels();
+
+// The path that a request stands for on this machine; a path it lacks throws BadArgument.
+int32_t resolve_path(int32_t path);
+const Kernels& kernels_of(int32_t resolved);
+
+}  // namespace s3d

@@ -1,0 +1,59 @@
+// A kernel map under construction: found natively, sized, then copied into the caller's arrays.
+#pragma once
+
+#include <vector>
+
+#include "common.h"
+#include "dispatch.h"
+#include "table.h"
+
+namespace s3d {
+
+// kernel, stride, padding and dilation of each axis; taps row-major, last axis fastest.
+struct Geometry {
+  int ndim = 0;
+  int64_t taps = 1;
+  int64_t kernel[4], stride[4], padding[4], dilation[4];
+
+  Geometry(int32_t n, const int64_t* k, const int64_t* s, const int64_t* p, const int64_t* d) : ndim(n) {
+    for (int a = 0; a < n; ++a) {
+      kernel[a] = k[a];
+      stride[a] = s ? s[a] : 1;
+      padding[a] = p ? p[a] : d[a] * (k[a] / 2);
+      dilation[a] = d[a];
+      if (kernel[a] < 1 || stride[a] < 1 || dilation[a] < 1) throw BadArgument{};
+      taps *= kernel[a];
+    }
+  }
+  // Offset t*dilation - padding of a tap along each axis.
+  void offset(int64_t tap, int64_t* out) const {
+    for (int a = ndim - 1; a >= 0; --a) {
+      out[a] = tap % kernel[a] * dilation[a] - padding[a];
+      tap /= kernel[a];
+    }
+  }
+};
+
+struct MapBuild {
+  int64_t taps = 0, rows_out = 0, pairs = 0;
+  std::vector<int64_t> splits;
+  Buffer<int32_t> out_coords;  // created maps only
+
+  // Either a neighbour table [taps][rows_out], compacted when taken ...
+  Buffer<int32_t> neighbour;
+  std::vector<int64_t> start;  // of every (tap, chunk of rows) in the pair list
+  int64_t identity = -1;       // tap whose pairs are (i, i): not stored in the table
+  const Kernels* kernels = nullptr;
+  // ... or the finished pairs.
+  Buffer<int32_t> src, dst;
+
+  void count_neighbours(int32_t threads);
+  void take(int32_t threads, int32_t* to_src, int32_t* to_dst) const;
+};
+
+// Neighbour table of given outputs: nbr[t][q] = row of q*stride - padding + t*dilation, or -1.
+template <int W>
+void search_given(int32_t threads, const Kernels& kernels, const Table<W>& table, const Geometry& g, const int32_t* out,
+                  int64_t rows_out, MapBuild& map);
+
+}  // namespace s3d

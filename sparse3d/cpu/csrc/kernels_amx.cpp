@@ -1,0 +1,4 @@
+#include "dispatch.h"
+namespace s3d {
+const AmxKernels* amx_kernels() { return nullptr; }
+}  // namespace s3d

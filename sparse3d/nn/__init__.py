@@ -1,0 +1,112 @@
+"""Layers with spconv's names, arguments, parameters and key rules.
+
+`import sparse3d.nn as spnn` in place of `import spconv.pytorch as spconv` is the whole change.
+"""
+
+from ..tensor import SparseConvTensor
+from . import constants, conv, core, functional, identity, modules, pool, tables
+from ._fusion import fuse
+from ._preparation import prepare
+from .conv import (
+    SparseConv1d,
+    SparseConv2d,
+    SparseConv3d,
+    SparseConv4d,
+    SparseConvolution,
+    SparseConvTranspose1d,
+    SparseConvTranspose2d,
+    SparseConvTranspose3d,
+    SparseConvTranspose4d,
+    SparseInverseConv1d,
+    SparseInverseConv2d,
+    SparseInverseConv3d,
+    SparseInverseConv4d,
+    SubMConv1d,
+    SubMConv2d,
+    SubMConv3d,
+    SubMConv4d,
+)
+from .core import ConvAlgo
+from .identity import Identity
+from .modules import (
+    RemoveGrid,
+    SparseBatchNorm,
+    SparseIdentity,
+    SparseModule,
+    SparseReLU,
+    SparseSequential,
+    SparseSyncBatchNorm,
+    ToDense,
+    assign_name_for_sparse_modules,
+)
+from .pool import (
+    SparseAvgPool1d,
+    SparseAvgPool2d,
+    SparseAvgPool3d,
+    SparseAvgPool4d,
+    SparseGlobalAvgPool,
+    SparseGlobalMaxPool,
+    SparseGlobalSumPool,
+    SparseMaxPool1d,
+    SparseMaxPool2d,
+    SparseMaxPool3d,
+    SparseMaxPool4d,
+)
+from .tables import AddTable, AddTableMisaligned, ConcatTable, JoinTable
+
+__all__ = [
+    "AddTable",
+    "AddTableMisaligned",
+    "ConcatTable",
+    "ConvAlgo",
+    "Identity",
+    "JoinTable",
+    "RemoveGrid",
+    "SparseAvgPool1d",
+    "SparseAvgPool2d",
+    "SparseAvgPool3d",
+    "SparseAvgPool4d",
+    "SparseBatchNorm",
+    "SparseConv1d",
+    "SparseConv2d",
+    "SparseConv3d",
+    "SparseConv4d",
+    "SparseConvTensor",
+    "SparseConvTranspose1d",
+    "SparseConvTranspose2d",
+    "SparseConvTranspose3d",
+    "SparseConvTranspose4d",
+    "SparseConvolution",
+    "SparseGlobalAvgPool",
+    "SparseGlobalMaxPool",
+    "SparseGlobalSumPool",
+    "SparseIdentity",
+    "SparseInverseConv1d",
+    "SparseInverseConv2d",
+    "SparseInverseConv3d",
+    "SparseInverseConv4d",
+    "SparseMaxPool1d",
+    "SparseMaxPool2d",
+    "SparseMaxPool3d",
+    "SparseMaxPool4d",
+    "SparseModule",
+    "SparseReLU",
+    "SparseSequential",
+    "SparseSyncBatchNorm",
+    "SubMConv1d",
+    "SubMConv2d",
+    "SubMConv3d",
+    "SubMConv4d",
+    "ToDense",
+    "assign_name_for_sparse_modules",
+    "constants",
+    "conv",
+    "core",
+    "functional",
+    "fuse",
+    "identity",
+    "modules",
+    "pool",
+    "prepare",
+    "tables",
+]

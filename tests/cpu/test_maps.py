@@ -1,0 +1,148 @@
+"""Coordinates and kernel maps: exact integers, equal to the reference's in every entry."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from sparse3d import _registry
+from sparse3d.cpu import _library
+from sparse3d.ops import coordinates as C
+from sparse3d.ops import kernel_map as M
+
+SIZES = (0, 1, 31, 32, 33, 700)
+INT_MAX = 2**31 - 1
+
+
+def equal(got, wanted):
+    for mine, theirs in zip(got, wanted, strict=True):
+        assert mine.dtype == theirs.dtype
+        assert torch.equal(mine, theirs)
+
+
+def table(coords):
+    """Each backend's own table of the same rows."""
+    with _registry.force("cpu"):
+        mine = C.coordinate_table(coords)
+    with _registry.force("reference"):
+        return mine, C.coordinate_table(coords)
+
+
+def compare(op, coords, *args):
+    mine, theirs = table(coords)
+    with _registry.force("cpu"), _registry.strict():
+        got = op(coords, mine, *args)
+    with _registry.force("reference"):
+        equal(got, op(coords, theirs, *args))
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3, 4])
+@pytest.mark.parametrize("rows", SIZES)
+@pytest.mark.parametrize("distinct", [True, False])
+def test_unique_and_lookup(scene, both, rows, ndim, distinct):
+    coords = scene(rows, ndim, low=-3, high=3, distinct=distinct)
+    equal(*both(C.coordinate_unique, coords))
+    queries = torch.cat([scene(200, ndim, low=-6, high=6, distinct=False), coords])
+    mine, theirs = table(coords)
+    with _registry.force("cpu"):
+        got = C.coordinate_lookup(coords, mine, queries)
+    with _registry.force("reference"):
+        assert torch.equal(got, C.coordinate_lookup(coords, theirs, queries))
+
+
+def test_unique_of_one_point_many_times(both):
+    equal(*both(C.coordinate_unique, torch.zeros((20_000, 4), dtype=torch.int32)))
+
+
+def test_extreme_coordinates(both):
+    ends = torch.tensor([-(2**31), -(2**31) + 1, 0, INT_MAX - 1, INT_MAX], dtype=torch.int32)
+    sites = torch.cartesian_prod(ends, ends)
+    coords = torch.cat([torch.zeros((len(sites), 1), dtype=torch.int32), sites], 1)
+    equal(*both(C.coordinate_unique, coords))
+    compare(M.kernel_map_submanifold, coords, [3, 3], [1, 1])
+    compare(M.kernel_map_given, coords, coords, [3, 3], [2, 2], [1, 1], [1, 1])
+    compare(M.kernel_map_floor, coords, [3, 3], [2, 2], [1, 1], [1, 1])
+    for transposed in (False, True):
+        args = ([3, 3], [2, 2], [1, 1], [1, 1], [], transposed)
+        equal(*both(M.kernel_map_footprint, coords, *args))
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3, 4])
+@pytest.mark.parametrize("rows", SIZES)
+@pytest.mark.parametrize("distinct", [True, False])
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+def test_submanifold(scene, rows, ndim, distinct, kernel):
+    if ndim == 4 and kernel == 5:
+        kernel = 3
+    coords = scene(rows, ndim, distinct=distinct)
+    for dilation in (1, 2):
+        compare(M.kernel_map_submanifold, coords, [kernel] * ndim, [dilation] * ndim)
+
+
+def test_submanifold_of_unequal_axes(scene):
+    compare(M.kernel_map_submanifold, scene(500, 3), [1, 5, 3], [2, 1, 3])
+
+
+GEOMETRIES = [  # kernel, stride, padding, dilation
+    (2, 2, 0, 1),
+    (3, 2, 1, 1),
+    (3, 1, 1, 1),
+    (3, 3, 0, 2),
+    (1, 2, 0, 1),
+    (4, 3, 2, 1),
+    (1, 1, 0, 1),
+]
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3, 4])
+@pytest.mark.parametrize("rows", SIZES)
+@pytest.mark.parametrize("numbers", GEOMETRIES)
+@pytest.mark.parametrize("distinct", [True, False])
+def test_created_and_given(scene, both, rows, ndim, numbers, distinct):
+    if ndim == 4 and numbers[0] > 3:
+        pytest.skip("256 taps of the torch reference")
+    coords = scene(rows, ndim, distinct=distinct)
+    lists = [[number] * ndim for number in numbers]
+    compare(M.kernel_map_floor, coords, *lists)
+    compare(M.kernel_map_given, coords, scene(300, ndim, low=-3, high=4), *lists)
+    for transposed, grid in itertools.product((False, True), ([], [4] * ndim)):
+        equal(*both(M.kernel_map_footprint, coords, *lists, grid, transposed))
+
+
+def test_footprint_of_unequal_axes(scene, both):
+    args = ([1, 3, 2], [1, 2, 3], [0, 1, 1], [1, 2, 1])
+    for transposed in (False, True):
+        equal(*both(M.kernel_map_footprint, scene(400, 3), *args, [], transposed))
+
+
+@pytest.mark.parametrize("path", _library.paths())
+def test_paths_agree(scene, path):
+    coords = scene(3000, 3, low=-12, high=12)
+    with _library.use_path(path):
+        compare(M.kernel_map_submanifold, coords, [3, 3, 3], [1, 1, 1])
+
+
+def test_same_bytes_on_any_thread_count(scene, each_thread_count):
+    coords = scene(30_000, 3, low=-30, high=30, batches=3)
+    doubled = torch.cat([coords, coords[::3]])
+    ones, twos, threes = [1] * 3, [2] * 3, [3] * 3
+
+    def run():
+        with _registry.force("cpu"):
+            own = C.coordinate_table(coords)
+            repeated = C.coordinate_table(doubled)
+            return [
+                own,
+                repeated,
+                *C.coordinate_unique(doubled),
+                *M.kernel_map_submanifold(coords, own, threes, ones),
+                *M.kernel_map_submanifold(doubled, repeated, threes, ones),
+                *M.kernel_map_footprint(coords, threes, twos, ones, ones, [], False),
+                *M.kernel_map_footprint(coords, twos, twos, [0] * 3, ones, [], True),
+                *M.kernel_map_floor(coords, own, twos, twos, [0] * 3, ones),
+                *M.kernel_map_floor(coords, own, threes, twos, ones, ones),
+            ]
+
+    each_thread_count(run)

@@ -30,7 +30,7 @@ from ._library import (
     threads,
 )
 
-_SORTED, _MIRROR, _RESORTED = 1, 2, 5
+_SORTED, _MIRROR = 1, 2
 
 
 def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -56,7 +56,7 @@ def _plan(
         return [header, src.new_empty(0), src.new_empty(0)]
     by_dst = torch.empty_like(src), torch.empty_like(dst)
     call("s3d_pairs_sort", *pairs, num_out, *map(address, by_dst))
-    header[0] = _RESORTED
+    header[0] |= _SORTED
     return [header, *by_dst]
 
 
@@ -82,7 +82,7 @@ def ordered(
     src, dst, splits = src.contiguous(), dst.contiguous(), splits.contiguous()
     plan = plan or _plan(src, dst, splits, num_in, num_out, False)
     flags, identity = plan[0].tolist()
-    if flags == _RESORTED:
+    if plan[1].shape[0] > 0:
         src, dst = plan[1:]
     elif flags & _MIRROR:
         src, dst = dst, src

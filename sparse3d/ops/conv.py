@@ -124,8 +124,8 @@ def _multiply(rows: torch.Tensor, weight: torch.Tensor, groups: int) -> torch.Te
 def _transpose_groups(weight: torch.Tensor, groups: int) -> torch.Tensor:
     """One tap's weight [C_out, C_in / groups] as that of the transposed layer, [C_in, C_out /
     groups]."""
-    split = weight.reshape(groups, -1, weight.shape[1])
-    return split.transpose(1, 2).reshape(-1, split.shape[1])
+    split = weight.reshape(groups, weight.shape[0] // groups, weight.shape[1])
+    return split.transpose(1, 2).reshape(groups * weight.shape[1], split.shape[1])
 
 
 def _forward_reference(
@@ -192,7 +192,8 @@ def _weight_grad_reference(
             left = upstream.index_select(0, column).reshape(len(row), groups, outer)
             right = rows.index_select(0, row).reshape(len(row), groups, inner)
             out[tap] += _matmul(left.permute(1, 2, 0), right.transpose(0, 1))
-    return out.permute(1, 2, 0, 3).reshape(grad.shape[1], -1, inner).to(features.dtype).contiguous()
+    summed = out.permute(1, 2, 0, 3).reshape(grad.shape[1], len(out), inner)
+    return summed.to(features.dtype).contiguous()
 
 
 def _plan_reference(

@@ -111,6 +111,7 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
       j.base = row0;
       j.k = k;
       j.columns = columns;
+      j.panel = panel;
       j.store = here || store_all;
       if constexpr (kWide) {
         j.x = here ? xg + row0 * c.ldx : xg;

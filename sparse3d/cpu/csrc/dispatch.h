@@ -11,7 +11,7 @@ namespace s3d {
 enum Path : int32_t { kAuto = 0, kPortable = 1, kAvx2 = 2, kAvx512 = 3, kAmx = 4, kNeon = 5 };
 enum Activation : int32_t { kNone = 0, kRelu = 1, kLeakyRelu = 2, kSigmoid = 3 };
 
-// y[dst[p] - base, :] (+)= x[src[p], :] @ w for p in [0, n). Weights are panels of `panel(columns)`
+// y[dst[p] - base, :] (+)= x[src[p], :] @ w for p in [0, n). Weights are panels of `panel`
 // columns, each [k][panel], zero beyond the last column. Pairs of equal dst are added in order.
 template <class T>
 struct Multiply {
@@ -26,6 +26,7 @@ struct Multiply {
   const T* w;
   int64_t k;
   int64_t columns;
+  int64_t panel;
   bool store;  // instead of adding
 };
 

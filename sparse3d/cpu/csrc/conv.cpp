@@ -1,6 +1,7 @@
 // Weight-stationary convolution. For a tile of output rows that stays in cache, each tap's pairs are a
 // sub-range; register blocks read input rows in place and add into the tile. The tap of (i, i) pairs
 // goes first and stores, so nothing is cleared and nothing gathered for it.
+#include "abi.h"
 #include "conv.h"
 
 #include "order.h"

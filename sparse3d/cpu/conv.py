@@ -52,7 +52,8 @@ def _plan(
     pairs = (threads(), address(src), address(dst), address(splits), taps)
     call("s3d_pairs_inspect", *pairs, num_in, num_out, int(mirrored), address(header))
     if header[0].item() & (_SORTED | _MIRROR):
-        return [header]
+        # Three tensors always: a compiled network must not depend on how a scene's pairs lie.
+        return [header, src.new_empty(0), src.new_empty(0)]
     by_dst = torch.empty_like(src), torch.empty_like(dst)
     call("s3d_pairs_sort", *pairs, num_out, *map(address, by_dst))
     header[0] |= _SORTED
@@ -81,7 +82,7 @@ def ordered(
     src, dst, splits = src.contiguous(), dst.contiguous(), splits.contiguous()
     plan = plan or _plan(src, dst, splits, num_in, num_out, False)
     flags, identity = plan[0].tolist()
-    if len(plan) == 3:
+    if plan[1].shape[0] > 0:
         src, dst = plan[1:]
     elif flags & _MIRROR:
         src, dst = dst, src

@@ -119,8 +119,10 @@ interpolate_grad = Op(
 def _products(left: torch.Tensor, right: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """`out[q, j] = <left[q], right[rows[q, j]]>`, 0 where the row is absent: the gradient to the
     weights."""
+    if right.shape[0] == 0:
+        return left.new_zeros(rows.shape)
     dots = [
-        (left * right.index_select(0, row.clamp(min=0))).sum(1) * (row >= 0)
+        torch.where(row >= 0, (left * right.index_select(0, row.clamp(min=0))).sum(1), 0)
         for row in rows.unbind(1)
     ]
     return torch.stack(dots, 1)
@@ -280,7 +282,8 @@ def devoxelize(
         rows = _check.tensor("inverse", inverse, 1).int()[:, None]
         weights = features.new_ones(rows.shape)
     else:
-        assert coords is not None and points is not None
+        assert coords is not None
+        assert points is not None
         rows, weights = _corners(features, coords, points)
         if renormalize:
             total = torch.where(rows >= 0, weights, 0).sum(1, keepdim=True)

@@ -1,0 +1,1 @@
+make --no-print-directory lint

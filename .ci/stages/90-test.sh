@@ -1,0 +1,1 @@
+make --no-print-directory test PYTEST_ARGS="--durations=15"

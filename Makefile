@@ -1,0 +1,67 @@
+# make demo and make test need nothing but python3 (3.10 or newer): they create .venv and fill it.
+# On Linux without an NVIDIA GPU the plain torch brings CUDA libraries of several GB: put a CPU build
+# of torch into .venv first, or name one: make test TORCH=torch==X.Y.Z
+PYTHON ?= python3
+TORCH ?= torch>=2.7
+EXTRAS ?= cli,dev
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/stamp-$(EXTRAS)
+NATIVE := $(wildcard sparse3d/cpu/csrc/*)
+FORMATTED = $(shell git ls-files '*.cpp' '*.h' '*.hpp' '*.metal' '*.mm' '*.cu')
+
+.PHONY: demo picture test setup lint types format wheel library clean
+
+demo: $(STAMP)
+	$(BIN)/sparse3d segment --demo --out out/demo
+
+# The picture of README.md is the demo's own.
+picture: demo
+	cp "$$(ls out/demo/*.png | head -n 1)" docs/images/demo.png
+
+# `python -m pytest`: the source tree first, the compiled library from the installation.
+test: $(STAMP)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+setup: $(STAMP)
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 10) and "Python 3.10 or newer is needed, got %d.%d: make PYTHON=..." % v[:2])'
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)' numpy
+	rm -f sparse3d/cpu/libsparse3d_cpu.so # from make library: it would shadow the new one
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	@# A library that does not compile is left out in silence; make library shows the compiler's words.
+	@$(BIN)/python -m sparse3d doctor | grep '^library'
+	touch $@
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(if $(FORMATTED),$(BIN)/clang-format --dry-run --Werror $(FORMATTED))
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/codespell $(shell git ls-files '*.md' '*.py' '*.cpp' '*.h' '*.metal')
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(if $(FORMATTED),$(BIN)/clang-format -i $(FORMATTED))
+
+wheel: $(STAMP)
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+# The compiled library beside its sources (git ignores it): for work without an installation.
+library:
+	cmake -S . -B build/library -DCMAKE_BUILD_TYPE=Release
+	cmake --build build/library --parallel
+	cmake --install build/library --prefix .
+
+clean:
+	rm -rf build dist out

@@ -1,0 +1,78 @@
+"""The `sparse3d` command: argument parsing, nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Sparse 3D deep learning: a lidar scan in, labels out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Keep subcommands even while there is only one."""
+
+
+@app.command()
+def segment(
+    scans: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="SCAN...", help="KITTI .bin scans, or folders of them."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Weights; those that ship with the package if not given."),
+    ] = None,
+    config: Annotated[
+        str, typer.Option(help="Recipe: a YAML file, or the name of one in the package.")
+    ] = "demo",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("out"),
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Segment a simulated street and report the scores.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, max=99, help="Street of the demo.")] = 7,
+    report: Annotated[
+        int, typer.Option(min=0, max=1000, help="Score this many held-out simulated scans.")
+    ] = 0,
+    truth: Annotated[
+        Path | None,
+        typer.Option(help="Score against these labels: a .label file, or a folder of them."),
+    ] = None,
+    drop_invalid: Annotated[
+        bool,
+        typer.Option("--drop-invalid", help="Leave out points with NaN or infinite values."),
+    ] = False,
+    max_remission: Annotated[
+        float, typer.Option(min=0.0, help="Largest legal remission; KITTI has 1.")
+    ] = 1.0,
+) -> None:
+    """Label every point of lidar scans: .label, coloured .ply and a .png from above."""
+    from sparse3d.data.run import Options, run  # help should not wait for torch
+
+    if not scans and not demo and not report:
+        raise typer.BadParameter("must be given at least one scan, got none; or use --demo")
+    raise typer.Exit(
+        run(
+            Options(
+                scans=scans or [],
+                config=config,
+                checkpoint=checkpoint,
+                device=device,
+                out=out,
+                demo=demo,
+                seed=seed,
+                report=report,
+                truth=truth,
+                drop_invalid=drop_invalid,
+                max_remission=max_remission,
+            )
+        )
+    )

@@ -1,0 +1,149 @@
+"""What a checkpoint wants to be fed and what its outputs mean: one YAML file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from sparse3d.data.inputs import FEATURES
+from sparse3d.data.semantic_kitti import LABEL_MAPS, RAW_NAMES
+
+__all__ = ["SegmentConfig", "load_config"]
+
+_SECTIONS = ("name", "weights", "model", "input", "classes", "label_map", "about")
+_INPUT = ("voxel_size", "rounding", "representative", "features", "dtype")
+
+
+@dataclass(frozen=True)
+class SegmentConfig:
+    """A segmentation recipe.
+
+    Attributes:
+        name: Short name.
+        model: Keyword arguments of `sparse3d.models.MinkUNet`.
+        voxel_size: Edge of a voxel in metres.
+        rounding: ``floor`` or ``round``.
+        representative: ``first``, ``mean`` or ``random`` point of a voxel.
+        features: Input channels, by name.
+        classes: Raw SemanticKITTI id of each output channel.
+        dtype: Arithmetic of the voxel coordinates.
+        weights: File of that name in ``sparse3d/weights``, or None.
+        about: One line on what the weights are.
+    """
+
+    name: str
+    model: Mapping[str, Any]
+    voxel_size: float
+    rounding: str
+    representative: str
+    features: tuple[str, ...]
+    classes: tuple[int, ...]
+    dtype: str = "float32"
+    weights: str | None = None
+    about: str = ""
+
+    def weights_path(self) -> Path | None:
+        """Where the weights that ship with the package lie."""
+        if self.weights is None:
+            return None
+        return Path(str(resources.files("sparse3d"))) / "weights" / self.weights
+
+
+def load_config(source: str | os.PathLike[str]) -> SegmentConfig:
+    """Read a recipe.
+
+    Args:
+        source: A YAML file, or the name of one in ``sparse3d/configs`` without its ending.
+
+    Raises:
+        ValueError: The recipe is missing, no YAML, or has wrong or unknown entries; one line.
+    """
+    path = Path(source)
+    if not path.suffix:
+        path = Path(str(resources.files("sparse3d"))) / "configs" / f"{source}.yaml"
+    return _parse(_load(path), path)
+
+
+def _load(path: Path) -> Mapping[str, Any]:
+    import yaml  # an extra; the simulator and the readers work without it
+
+    try:
+        table = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: must be YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(table, dict):
+        raise ValueError(f"{path}: must hold a table, got {type(table).__name__}")
+    return table
+
+
+def _parse(table: Mapping[str, Any], path: Path) -> SegmentConfig:
+    _only(table, _SECTIONS, path, "")
+    feed = _table(table, "input", path)
+    _only(feed, _INPUT, path, "input.")
+    features = tuple(feed.get("features", ()))
+    unknown = [name for name in features if name not in FEATURES]
+    if unknown or not features:
+        raise ValueError(f"{path}: input.features must come from {list(FEATURES)}, got {unknown}")
+    size = feed.get("voxel_size")
+    if not isinstance(size, (int, float)) or isinstance(size, bool) or not 0 < size < 100:
+        raise ValueError(f"{path}: input.voxel_size must be a number of metres, got {size!r}")
+    return SegmentConfig(
+        name=str(table.get("name", path.stem)),
+        model=_table(table, "model", path),
+        voxel_size=float(size),
+        rounding=_choice(feed, "rounding", ("floor", "round"), path),
+        representative=_choice(feed, "representative", ("first", "mean"), path),
+        features=features,
+        classes=_classes(table, path),
+        dtype=_choice({"dtype": "float32", **feed}, "dtype", ("float32", "float64"), path),
+        weights=table.get("weights"),
+        about=str(table.get("about", "")),
+    )
+
+
+def _classes(table: Mapping[str, Any], path: Path) -> tuple[int, ...]:
+    """Raw ids by output channel: listed, or all 19 (or 20) of a label map."""
+    if "classes" in table:
+        classes = table["classes"]
+        bad = [raw for raw in classes if raw not in RAW_NAMES]
+        if bad or not classes:
+            raise ValueError(f"{path}: classes must be SemanticKITTI raw ids, got {bad}")
+        return tuple(classes)
+    name = table.get("label_map", "official")
+    if name not in LABEL_MAPS:
+        raise ValueError(f"{path}: label_map must be one of {list(LABEL_MAPS)}, got {name!r}")
+    inverse = LABEL_MAPS[name].inverse
+    channels = _table(table, "model", path).get("num_classes", 19)
+    if channels == len(inverse):
+        return inverse
+    if channels == len(inverse) - 1:
+        return inverse[1:]
+    raise ValueError(f"{path}: classes must be listed for num_classes = {channels}")
+
+
+def _table(table: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
+    value = table.get(key)
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: {key} must be a table, got {type(value).__name__}")
+    return value
+
+
+def _choice(table: Mapping[str, Any], key: str, choices: tuple[str, ...], path: Path) -> str:
+    value = table.get(key)
+    if value not in choices:
+        raise ValueError(f"{path}: {key} must be one of {list(choices)}, got {value!r}")
+    return str(value)
+
+
+def _only(table: Mapping[str, Any], known: tuple[str, ...], path: Path, prefix: str) -> None:
+    unknown = [key for key in table if key not in known]
+    if unknown:
+        raise ValueError(
+            f"{path}: entries must be among {list(known)}, got {prefix}{unknown[0]}; remove it"
+        )

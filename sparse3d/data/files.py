@@ -1,0 +1,101 @@
+"""Output files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["atomic", "write_labels", "write_ply", "write_scan"]
+
+PathLike = str | os.PathLike[str]
+
+
+@contextmanager
+def atomic(path: PathLike) -> Iterator[BinaryIO]:
+    """Open a temporary file beside ``path`` that takes its place when the block ends well.
+
+    A reader sees the old file or the whole new one. On an error the temporary file is removed.
+    """
+    path = Path(path)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself last; not every platform can open a folder."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def write_labels(path: PathLike, labels: npt.NDArray[np.uint32]) -> None:
+    """Write a SemanticKITTI ``.label``: one little-endian uint32 per point, in scan order."""
+    if labels.dtype != np.uint32 or labels.ndim != 1:
+        raise TypeError(f"labels must be uint32 [N], got {labels.dtype} {list(labels.shape)}")
+    with atomic(path) as file:
+        file.write(labels.astype("<u4").tobytes())
+
+
+def write_scan(path: PathLike, points: npt.NDArray[np.float32]) -> None:
+    """Write a KITTI ``.bin``: little-endian float32 x, y, z, remission."""
+    if points.ndim != 2 or points.shape[1] != 4:
+        raise ValueError(f"points must have shape [N, 4], got {list(points.shape)}")
+    with atomic(path) as file:
+        file.write(points.astype("<f4").tobytes())
+
+
+def write_ply(
+    path: PathLike,
+    points: npt.NDArray[np.floating],
+    colors: npt.NDArray[np.uint8],
+    labels: npt.NDArray[np.uint32] | None = None,
+) -> None:
+    """Write a binary PLY with colours, which every point-cloud viewer opens.
+
+    Args:
+        path: The file.
+        points: ``[N, >=3]``, x, y, z.
+        colors: uint8 ``[N, 3]``, red, green, blue.
+        labels: Class of each point, stored as property ``label``.
+    """
+    if len(points) != len(colors):
+        raise ValueError(f"colors must have {len(points)} rows, got {len(colors)}")
+    fields = [("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("red", "u1"), ("green", "u1")]
+    fields += [("blue", "u1")] + ([("label", "<u4")] if labels is not None else [])
+    table = np.empty(len(points), dtype=fields)
+    for column, name in enumerate("xyz"):
+        table[name] = points[:, column]
+    for column, name in enumerate(("red", "green", "blue")):
+        table[name] = colors[:, column]
+    if labels is not None:
+        table["label"] = labels
+    kinds = {"<f4": "float", "u1": "uchar", "<u4": "uint"}
+    header = ["ply", "format binary_little_endian 1.0", "comment made by sparse3d"]
+    header += [f"element vertex {len(table)}"]
+    header += [f"property {kinds[kind]} {name}" for name, kind in fields] + ["end_header", ""]
+    with atomic(path) as file:
+        file.write("\n".join(header).encode("ascii"))
+        file.write(table.tobytes())

@@ -1,0 +1,187 @@
+"""From a scan to a label for each of its points."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sparse3d.data.config import SegmentConfig
+from sparse3d.data.files import write_labels, write_ply
+from sparse3d.data.inputs import to_sparse
+from sparse3d.data.kitti import Scan
+from sparse3d.data.picture import write_picture
+from sparse3d.data.semantic_kitti import colors_of
+from sparse3d.models.minkunet import MinkUNet
+
+__all__ = ["Segmenter", "Stages", "choose_device", "load_weights", "write_results"]
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass
+class Stages:
+    """Seconds spent in each stage, added up over scans."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
+        """Add the time of the block to ``stage``."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = time.perf_counter() - start
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + spent
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; ``auto`` takes CUDA, then an Apple GPU, then the CPU.
+
+    Raises:
+        ValueError: The device is not here.
+    """
+    here = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if name == "auto":
+        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if here[kind]))
+    if name not in here:
+        raise ValueError(f"device must be auto, cpu, cuda or mps, got {name!r}")
+    if not here[name]:
+        found = ", ".join(kind for kind, works in here.items() if works)
+        raise ValueError(f"device must be present on this machine ({found}), got {name!r}")
+    return torch.device(name)
+
+
+def load_weights(path: PathLike) -> dict[str, torch.Tensor]:
+    """Tensors of a checkpoint file; nothing in it is executed.
+
+    Raises:
+        ValueError: The file is missing or holds no tensors by name; one line.
+    """
+    path = Path(path)
+    try:
+        table = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    except (RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ValueError(f"{path}: must be a file of weights saved by torch: {reason}") from None
+    for key in ("state_dict", "model"):
+        if isinstance(table, dict) and isinstance(table.get(key), dict):
+            table = table[key]
+    if not isinstance(table, dict) or not table:
+        raise ValueError(f"{path}: must hold tensors by name, got {type(table).__name__}")
+    wrong = [key for key, value in table.items() if not isinstance(value, torch.Tensor)]
+    if wrong:
+        raise ValueError(f"{path}: must hold tensors by name, got {wrong[0]!r} of another kind")
+    return table
+
+
+class Segmenter:
+    """A network and all that is around it.
+
+    Args:
+        config: The recipe.
+        model: Its network.
+        device: Where the network runs.
+    """
+
+    def __init__(self, config: SegmentConfig, model: torch.nn.Module, device: torch.device) -> None:
+        self.config = config
+        self.device = device
+        self.model = model.eval().to(device)
+        self._raw = np.array(config.classes, np.uint32)
+
+    @classmethod
+    def load(
+        cls, config: SegmentConfig, checkpoint: PathLike | None, device: torch.device
+    ) -> Segmenter:
+        """With weights from a file, or with those that ship with the package."""
+        path = checkpoint if checkpoint is not None else config.weights_path()
+        if path is None:
+            raise ValueError(f"checkpoint must be given for the config {config.name!r}, got none")
+        model = build(config)
+        state = {key: value.float() if value.is_floating_point() else value
+                 for key, value in load_weights(path).items()}  # fmt: skip
+        try:
+            model.load_state_dict(state)
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"{path}: must fit the network of config {config.name!r}: {reason[:300]}; "
+                "name the config it was trained with (--config)"
+            ) from None
+        return cls(config, model, device)
+
+    def predict(
+        self, points: npt.NDArray[np.float32], stages: Stages | None = None
+    ) -> npt.NDArray[np.uint32]:
+        """Raw label of each point ``[N]``."""
+        stages = stages if stages is not None else Stages()
+        if len(points) == 0:
+            return np.zeros(0, np.uint32)
+        config = self.config
+        with stages.measure("voxelise"):
+            tensor, grid = to_sparse(
+                points,
+                voxel_size=config.voxel_size,
+                features=config.features,
+                rounding=config.rounding,
+                representative=config.representative,
+                dtype=config.dtype,
+            )
+        with stages.measure("network"), torch.inference_mode():
+            channel = self.model(tensor.to(self.device)).argmax(dim=1).cpu().numpy()
+        return np.asarray(self._raw[channel][grid.inverse], np.uint32)
+
+    def label(self, scan: Scan, stages: Stages | None = None) -> npt.NDArray[np.uint32]:
+        """Raw label of each point of the file; points dropped while reading are unlabeled (0)."""
+        labels = np.zeros(scan.total, np.uint32)
+        labels[scan.rows] = self.predict(scan.points, stages)
+        return labels
+
+
+def build(config: SegmentConfig) -> torch.nn.Module:
+    """The network of a recipe, untrained.
+
+    Raises:
+        ValueError: The recipe's model entries do not make a network, or channels do not fit.
+    """
+    try:
+        return MinkUNet.from_config(config.model)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"config {config.name!r}: model: {error}") from None
+
+
+def write_results(
+    folder: Path, stem: str, scan: Scan, labels: npt.NDArray[np.uint32], title: str
+) -> list[Path]:
+    """Write ``.png``, ``.ply`` and ``.label`` of one scan: all of them, or none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = labels[scan.rows]
+    made: list[Path] = []
+    try:
+        made.append(folder / f"{stem}.png")
+        write_picture(made[-1], scan.points, shown, title)
+        made.append(folder / f"{stem}.ply")
+        write_ply(made[-1], scan.points, colors_of(shown), shown)
+        made.append(folder / f"{stem}.label")
+        write_labels(made[-1], labels)
+    except BaseException:
+        for path in made:
+            path.unlink(missing_ok=True)
+        raise
+    return made

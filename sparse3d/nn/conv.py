@@ -1,0 +1,749 @@
+"""Sparse convolution layers with spconv's names, arguments, parameters and key rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from .. import _check
+from ..geometry import (
+    Geometry,
+    normalize,
+    output_shape,
+    submanifold_padding,
+    transposed_output_shape,
+)
+from ..kernel_map import Coordinates, KernelMap
+from ..ops.conv import ACTIVATIONS, conv, fused_conv
+from ..tensor import IndiceData, SparseConvTensor
+from ._preparation import is_preparing
+from .core import ConvAlgo
+from .modules import SparseModule
+
+__all__ = [
+    "DEFAULT_SPARSE_CONV_TYPES",
+    "FILTER_HWIO",
+    "SparseConv1d",
+    "SparseConv2d",
+    "SparseConv3d",
+    "SparseConv4d",
+    "SparseConvTranspose1d",
+    "SparseConvTranspose2d",
+    "SparseConvTranspose3d",
+    "SparseConvTranspose4d",
+    "SparseConvolution",
+    "SparseConvolutionBase",
+    "SparseInverseConv1d",
+    "SparseInverseConv2d",
+    "SparseInverseConv3d",
+    "SparseInverseConv4d",
+    "SubMConv1d",
+    "SubMConv2d",
+    "SubMConv3d",
+    "SubMConv4d",
+]
+
+Size = int | Sequence[int]
+RULES = ("footprint", "floor")
+
+
+class SparseConvolution(SparseModule):
+    """Every sparse convolution: plain, submanifold, transposed, inverse.
+
+    The parameter `weight` has spconv 2.x's shape `[out, *kernel_size, in / groups]`, and its
+    memory order too: a 1 x 1 layer of one group (submanifold, or stride 1 and not inverse) stores
+    an `[in, out]` matrix in that shape. `kernel()` gives the true `[out, *kernel_size, in /
+    groups]`.
+
+    Args:
+        ndim: spatial axes D, 1 to 4.
+        in_channels: C_in.
+        out_channels: C_out.
+        kernel_size: one integer, or one an axis.
+        stride: likewise; a submanifold layer has none.
+        padding: likewise; a submanifold layer centres itself and takes any value.
+        dilation: likewise.
+        groups: channel groups; C_in makes a depthwise layer.
+        bias: add a bias at the output sites.
+        subm: outputs are the inputs.
+        output_padding: extra grid of a transposed layer.
+        transposed: `q = p * stride - padding + t * dilation`.
+        inverse: undo the layer that left `indice_key`: its pairs with the roles swapped.
+        indice_key: name under which the kernel map is kept or found.
+        algo: accepted for spconv's signature; the backend chooses.
+        fp32_accum: accepted; sums are always float32 at least.
+        record_voxel_count: keep the largest output row count of training in a buffer.
+        act_type: None, "relu", "leaky_relu" or "sigmoid", applied last.
+        act_alpha: slope of leaky_relu below zero.
+        act_beta: accepted for spconv's signature.
+        large_kernel_fast_algo: accepted for spconv's signature.
+        name: shown in error messages.
+        device: of the parameters.
+        dtype: of the parameters.
+        rule: which sites a strided layer makes: "footprint" (spconv) or "floor" (MinkowskiEngine).
+
+    Raises:
+        ValueError: if sizes, groups or the combination of options make no layer.
+        TypeError: if a size is not an integer.
+    """
+
+    bias: nn.Parameter | None
+    # spconv undoes a layer row by row, whatever became of the positions; `compat.spconv` sets this.
+    trusts_edited_sites: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        ndim: int,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size = 3,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        subm: bool = False,
+        output_padding: Size = 0,
+        transposed: bool = False,
+        inverse: bool = False,
+        indice_key: str | None = None,
+        algo: ConvAlgo | None = None,
+        fp32_accum: bool | None = None,
+        record_voxel_count: bool = False,
+        act_type: str | None = None,
+        act_alpha: float = 0,
+        act_beta: float = 0,
+        large_kernel_fast_algo: bool = False,
+        name: str | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        rule: str = "footprint",
+    ) -> None:
+        super().__init__(name=name)
+        self.ndim = ndim
+        self.in_channels = _check.positive("in_channels", in_channels)
+        self.out_channels = _check.positive("out_channels", out_channels)
+        self.kernel_size = list(normalize("kernel_size", kernel_size, ndim, 1))
+        self.stride = list(normalize("stride", stride, ndim, 1))
+        self.padding = list(normalize("padding", padding, ndim, 0))
+        self.dilation = list(normalize("dilation", dilation, ndim, 1))
+        self.output_padding = list(normalize("output_padding", output_padding, ndim, 0))
+        self.groups = _check.positive("groups", groups)
+        self.subm = subm
+        self.transposed = transposed
+        self.inverse = inverse
+        self.indice_key = indice_key
+        self.algo = ConvAlgo.Native if algo is None else algo
+        self.fp32_accum = fp32_accum
+        self.record_voxel_count = record_voxel_count
+        self.act_type = activation_name(act_type)
+        self.act_alpha = act_alpha
+        self.act_beta = act_beta
+        self.rule = rule
+        self._check_options()
+        shape = [out_channels, *self.kernel_size, in_channels // groups]
+        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        shift = torch.empty(out_channels, device=device, dtype=dtype) if bias else None
+        self.register_parameter("bias", None if shift is None else nn.Parameter(shift))
+        if record_voxel_count and not subm and not inverse:
+            count = torch.zeros(1, dtype=torch.int32, device=device)
+            self.register_buffer("max_num_voxels_during_training", count)
+        self.reset_parameters()
+
+    def _check_options(self) -> None:
+        label = self._label()
+        if not 1 <= self.ndim <= 4:
+            _check.fail(f"{label}: ndim", "1 to 4", self.ndim)
+        if self.in_channels % self.groups or self.out_channels % self.groups:
+            channels = f"{self.in_channels} and {self.out_channels}"
+            _check.fail(f"{label}: channels", f"multiples of groups={self.groups}", channels)
+        if self.rule not in RULES:
+            _check.fail(f"{label}: rule", f"one of {RULES}", repr(self.rule))
+        if self.inverse and self.indice_key is None:
+            way_out = "give the key of the layer to undo"
+            _check.fail(f"{label}: indice_key", "given for an inverse layer", None, way_out)
+        if self.subm:
+            submanifold_padding(self.kernel_size, self.dilation)
+            if max(self.kernel_size) > 1 and max(self.stride) > 1:
+                way_out = "use SparseConv for strides"
+                _check.fail(f"{label}: stride", "1 (outputs are the inputs)", self.stride, way_out)
+        elif self.stores_transposed and max(self.padding) > 0:
+            _check.fail(f"{label}: padding", "0 for a 1 x 1 layer of stride 1", self.padding)
+        for axis, (extra, stride) in enumerate(zip(self.output_padding, self.stride, strict=True)):
+            if extra and not (self.transposed and extra < stride):
+                _check.fail(
+                    f"{label}: output_padding axis {axis}",
+                    "below the stride of a transposed layer",
+                    extra,
+                )
+
+    @property
+    def conv1x1(self) -> bool:
+        """One tap."""
+        return math.prod(self.kernel_size) == 1
+
+    @property
+    def is_pointwise(self) -> bool:
+        """One tap that pairs every site with itself: no map is needed."""
+        return self.conv1x1 and not self.inverse and (self.subm or max(self.stride) == 1)
+
+    @property
+    def stores_transposed(self) -> bool:
+        """Whether `weight` holds an [in, out] matrix, as spconv's 1 x 1 layers do."""
+        return self.is_pointwise and self.groups == 1
+
+    @property
+    def geometry(self) -> Geometry:
+        """Kernel size, stride, padding and dilation that the equation reads."""
+        padding = self.padding
+        if self.subm:
+            padding = list(submanifold_padding(self.kernel_size, self.dilation))
+        return Geometry(
+            tuple(self.kernel_size), tuple(self.stride), tuple(padding), tuple(self.dilation)
+        )
+
+    def kernel(self) -> torch.Tensor:
+        """The true weight [out, *kernel_size, in / groups]; a view of the parameter."""
+        if not self.stores_transposed:
+            return self.weight
+        matrix = self.weight.reshape(self.in_channels, self.out_channels).t()
+        return matrix.reshape(self.weight.shape)
+
+    def reset_parameters(self) -> None:
+        """Kaiming-uniform with a = sqrt(5): weight and bias in +-1/sqrt(fan_in)."""
+        fan_in = self.in_channels // self.groups * math.prod(self.kernel_size)
+        bound = 1 / math.sqrt(fan_in)
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def is_inverseable(self) -> bool:
+        """Whether an inverse layer can name this one."""
+        return self.indice_key is not None and not self.subm
+
+    def get_max_num_voxels(self) -> torch.Tensor | None:
+        """The recorded largest row count, int32 [1], if `record_voxel_count`."""
+        return getattr(self, "max_num_voxels_during_training", None)
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"]
+        if not self.subm and not self.inverse:
+            parts.append(f"stride={self.stride}, padding={self.padding}")
+        parts.append(f"dilation={self.dilation}")
+        if self.groups > 1:
+            parts.append(f"groups={self.groups}")
+        parts.append(f"bias={self.bias is not None}")
+        if self.indice_key is not None:
+            parts.append(f"indice_key={self.indice_key!r}")
+        return ", ".join(parts)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        key = prefix + "max_num_voxels_during_training"
+        if self.get_max_num_voxels() is not None and key not in state_dict:
+            state_dict = {**state_dict, key: torch.zeros(1, dtype=torch.int32)}
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def _label(self) -> str:
+        path = self._sparse_unique_name or self.name
+        kind = type(self).__name__
+        return f"{kind} '{path}'" if path else kind
+
+    def forward(
+        self, input: SparseConvTensor, add_input: SparseConvTensor | None = None
+    ) -> SparseConvTensor:
+        """Convolve.
+
+        Args:
+            input: N sites, C_in channels.
+            add_input: residual on the output sites, added before the activation.
+
+        Returns:
+            M sites, C_out channels.
+
+        Raises:
+            ValueError: if channels, grid or a shared `indice_key` do not fit (names both
+                geometries).
+        """
+        if not isinstance(input, SparseConvTensor):
+            got = type(input).__name__
+            _check.fail_type(f"{self._label()}: input", "a SparseConvTensor", got)
+        if input.ndim != self.ndim:
+            _check.fail(f"{self._label()}: input", f"of {self.ndim} axes", input.ndim)
+        _check.channels(self._label(), self.in_channels, input.features.shape[1])
+        sites = input.sites(self._label())
+        pairs, target, indice_dict = self._map(input, sites)
+        residual = None if add_input is None else self._residual(add_input, pairs)
+        if is_preparing():
+            pairs.plan()
+            pairs.grad_plan()
+            features = input.features.new_zeros((pairs.num_out, self.out_channels))
+        else:
+            features = self._convolve(input.features, pairs, residual)
+        self._record(pairs.num_out)
+        return input.on_sites(features, target, indice_dict)
+
+    def run_fused(
+        self,
+        input: SparseConvTensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        activation: str,
+        alpha: float,
+    ) -> SparseConvTensor:
+        """This layer with another kernel, bias and activation in one pass, for inference."""
+        _check.channels(self._label(), self.in_channels, input.features.shape[1])
+        pairs, target, indice_dict = self._map(input, input.sites(self._label()))
+        features = fused_conv(
+            input.features, weight, pairs, bias, None, activation, alpha, self.groups
+        )
+        return input.on_sites(features, target, indice_dict)
+
+    def set_kernel(self, kernel: torch.Tensor) -> None:
+        """Store a true kernel [out, *kernel_size, in / groups] in the parameter, in its own order.
+
+        Raises:
+            ValueError: if the shape is another.
+        """
+        if kernel.shape != self.weight.shape:
+            _check.fail("kernel", f"of shape {list(self.weight.shape)}", list(kernel.shape))
+        if self.stores_transposed:
+            kernel = kernel.reshape(self.out_channels, self.in_channels).t()
+        with torch.no_grad():
+            self.weight.copy_(kernel.reshape(self.weight.shape))
+
+    def _residual(self, add_input: SparseConvTensor, pairs: KernelMap) -> torch.Tensor:
+        rows, wanted = len(add_input.features), pairs.num_out
+        _check.same_rows(f"{self._label()}: add_input", rows, "the output", wanted)
+        return add_input.features
+
+    def _convolve(
+        self, features: torch.Tensor, pairs: KernelMap, residual: torch.Tensor | None
+    ) -> torch.Tensor:
+        tensors = (features, self.weight, self.bias, residual)
+        needs_grad = torch.is_grad_enabled() and any(
+            value is not None and value.requires_grad for value in tensors
+        )
+        if not needs_grad:
+            return fused_conv(
+                features,
+                self.kernel(),
+                pairs,
+                self.bias,
+                residual,
+                self.act_type,
+                self.act_alpha,
+                self.groups,
+            )
+        out = conv(features, self.kernel(), pairs, self.bias, self.groups)
+        if residual is not None:
+            out = out + residual
+        return activate(out, self.act_type, self.act_alpha)
+
+    def _record(self, rows: int) -> None:
+        recorded = self.get_max_num_voxels()
+        if recorded is not None and self.training:
+            recorded.clamp_(min=rows)
+
+    def _map(
+        self, input: SparseConvTensor, sites: Coordinates
+    ) -> tuple[KernelMap, Coordinates, dict[str, IndiceData]]:
+        """The kernel map, the output sites, and the keys that the output carries."""
+        if self.is_pointwise:
+            return sites.identity(), sites, input.indice_dict
+        found = input.find_indice_pair(self.indice_key)
+        if self.inverse:
+            data = self._check_inverse(found, sites)
+            return data.kernel_map.transposed(), data.inputs, input.indice_dict
+        if found is not None and found.is_subm and self.subm and not found.is_current():
+            found = None  # its sites were edited in place: the pairs are made anew
+        if found is not None:
+            self._check_reuse(found, sites)
+            return found.kernel_map, sites, input.indice_dict
+        if self.subm:
+            pairs, target = sites.submanifold(self.kernel_size, self.dilation), sites
+        else:
+            pairs, target = self._create(sites)
+        if self.indice_key is None:
+            return pairs, target, input.indice_dict
+        data = IndiceData(pairs, sites, target, self.subm)
+        return pairs, target, {**input.indice_dict, self.indice_key: data}
+
+    def _create(self, sites: Coordinates) -> tuple[KernelMap, Coordinates]:
+        shape, grid = sites.spatial_shape, None
+        if shape is not None:
+            if self.transposed:
+                grid = transposed_output_shape(shape, self.geometry, self.output_padding)
+            elif self.rule == "floor":
+                grid = tuple(-(-n // s) for n, s in zip(shape, self.stride, strict=True))
+            else:
+                grid = output_shape(shape, self.geometry)
+            _check.grid(self._label(), grid, shape)
+        if self.rule == "floor" and not self.transposed:
+            return sites.floor(self.geometry, grid)
+        return sites.footprint(self.geometry, grid, transposed=self.transposed)
+
+    def _check_reuse(self, data: IndiceData, sites: Coordinates) -> None:
+        if torch.compiler.is_compiling():
+            return  # `prepare` has checked; integers of a scene are symbols here
+        key = f"{self._label()}: indice_key {self.indice_key!r}"
+        mine, kept = self.geometry, data.geometry
+        if not self.subm or not data.is_subm:
+            kind = "a submanifold" if data.is_subm else "a strided, transposed or pooling"
+            _check.fail(
+                key,
+                "shared by submanifold layers alone",
+                f"{kind} layer's ({kept}) for this layer ({mine})",
+                "give this layer a key of its own, or use SparseInverseConv to undo that layer",
+            )
+        if mine != kept:
+            way_out = "give this layer a key of its own"
+            _check.fail(key, f"that of a layer with {mine}", f"one with {kept}", way_out)
+        self._check_sites(key, sites, data.inputs)
+
+    def _check_inverse(self, data: IndiceData | None, sites: Coordinates) -> IndiceData:
+        key = f"{self._label()}: indice_key {self.indice_key!r}"
+        if data is None:
+            _check.fail(
+                key,
+                "left by an earlier layer on this tensor's path",
+                "no such key",
+                "give the strided layer to undo the same indice_key",
+            )
+        if torch.compiler.is_compiling():
+            return data
+        if data.is_subm:
+            _check.fail(
+                key,
+                "that of a strided layer or pool",
+                f"a submanifold layer's ({data.geometry})",
+                "a submanifold layer keeps its sites: there is nothing to undo",
+            )
+        if list(data.geometry.kernel_size) != self.kernel_size:
+            _check.fail(
+                key,
+                f"that of a layer with kernel_size={self.kernel_size}",
+                f"one with {data.geometry}",
+                "an inverse layer has the kernel size of the layer it undoes",
+            )
+        if not data.is_current() and not self.trusts_edited_sites:
+            _check.fail(
+                key,
+                "that of a layer whose sites stayed as they were",
+                "sites edited in place since",
+                "edit a clone: x.indices = x.indices.clone()",
+            )
+        self._check_sites(key, sites, data.outputs)
+        return data
+
+    @staticmethod
+    def _check_sites(key: str, sites: Coordinates, kept: Coordinates) -> None:
+        if sites is kept:
+            return
+        same = sites.spatial_shape == kept.spatial_shape and len(sites) == len(kept)
+        if same and (sites.indices is kept.indices or torch.equal(sites.indices, kept.indices)):
+            return
+        _check.fail(
+            key,
+            f"used on the sites it was made for ({len(kept)} rows, grid {_grid(kept)})",
+            f"{len(sites)} rows, grid {_grid(sites)}" + (" at other positions" if same else ""),
+            "give this layer a key of its own",
+        )
+
+
+def _grid(sites: Coordinates) -> str:
+    return "none" if sites.spatial_shape is None else str(list(sites.spatial_shape))
+
+
+def activation_name(act_type: object) -> str:
+    """Our name of an activation: None, a name, or spconv's enum."""
+    if act_type is None:
+        return "none"
+    name = str(getattr(act_type, "name", act_type)).lower()
+    name = {"leakyrelu": "leaky_relu", "none_": "none"}.get(name, name)
+    if name not in ACTIVATIONS:
+        _check.fail("act_type", f"one of {ACTIVATIONS}", repr(act_type))
+    return name
+
+
+def activate(values: torch.Tensor, activation: str, alpha: float) -> torch.Tensor:
+    """Apply a named activation, differentiably."""
+    if activation == "relu":
+        return torch.relu(values)
+    if activation == "leaky_relu":
+        return nn.functional.leaky_relu(values, alpha)
+    if activation == "sigmoid":
+        return torch.sigmoid(values)
+    return values
+
+
+class _SparseConv(SparseConvolution):
+    axes: ClassVar[int]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        indice_key: str | None = None,
+        algo: ConvAlgo | None = None,
+        fp32_accum: bool | None = None,
+        record_voxel_count: bool = False,
+        large_kernel_fast_algo: bool = False,
+        name: str | None = None,
+        *,
+        rule: str = "footprint",
+    ) -> None:
+        super().__init__(
+            self.axes,
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            indice_key=indice_key,
+            algo=algo,
+            fp32_accum=fp32_accum,
+            record_voxel_count=record_voxel_count,
+            large_kernel_fast_algo=large_kernel_fast_algo,
+            name=name,
+            rule=rule,
+        )
+
+
+class _SparseConvTranspose(SparseConvolution):
+    axes: ClassVar[int]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        indice_key: str | None = None,
+        algo: ConvAlgo | None = None,
+        fp32_accum: bool | None = None,
+        record_voxel_count: bool = False,
+        large_kernel_fast_algo: bool = False,
+        name: str | None = None,
+        *,
+        output_padding: Size = 0,
+    ) -> None:
+        super().__init__(
+            self.axes,
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            output_padding=output_padding,
+            transposed=True,
+            indice_key=indice_key,
+            algo=algo,
+            fp32_accum=fp32_accum,
+            record_voxel_count=record_voxel_count,
+            large_kernel_fast_algo=large_kernel_fast_algo,
+            name=name,
+        )
+
+
+class _SubMConv(SparseConvolution):
+    axes: ClassVar[int]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        indice_key: str | None = None,
+        algo: ConvAlgo | None = None,
+        fp32_accum: bool | None = None,
+        large_kernel_fast_algo: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(
+            self.axes,
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            subm=True,
+            indice_key=indice_key,
+            algo=algo,
+            fp32_accum=fp32_accum,
+            large_kernel_fast_algo=large_kernel_fast_algo,
+            name=name,
+        )
+
+
+class _SparseInverseConv(SparseConvolution):
+    axes: ClassVar[int]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        indice_key: str | None,
+        bias: bool = True,
+        algo: ConvAlgo | None = None,
+        fp32_accum: bool | None = None,
+        large_kernel_fast_algo: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(
+            self.axes,
+            in_channels,
+            out_channels,
+            kernel_size,
+            bias=bias,
+            inverse=True,
+            indice_key=indice_key,
+            algo=algo,
+            fp32_accum=fp32_accum,
+            large_kernel_fast_algo=large_kernel_fast_algo,
+            name=name,
+        )
+
+
+class SparseConv1d(_SparseConv):
+    """Sparse convolution over 1 axis: makes every site that an input reaches."""
+
+    axes = 1
+
+
+class SparseConv2d(_SparseConv):
+    """Sparse convolution over 2 axes: makes every site that an input reaches."""
+
+    axes = 2
+
+
+class SparseConv3d(_SparseConv):
+    """Sparse convolution over 3 axes: makes every site that an input reaches."""
+
+    axes = 3
+
+
+class SparseConv4d(_SparseConv):
+    """Sparse convolution over 4 axes: makes every site that an input reaches."""
+
+    axes = 4
+
+
+class SparseConvTranspose1d(_SparseConvTranspose):
+    """Transposed convolution over 1 axis: makes every fine site that an input reaches."""
+
+    axes = 1
+
+
+class SparseConvTranspose2d(_SparseConvTranspose):
+    """Transposed convolution over 2 axes: makes every fine site that an input reaches."""
+
+    axes = 2
+
+
+class SparseConvTranspose3d(_SparseConvTranspose):
+    """Transposed convolution over 3 axes: makes every fine site that an input reaches."""
+
+    axes = 3
+
+
+class SparseConvTranspose4d(_SparseConvTranspose):
+    """Transposed convolution over 4 axes: makes every fine site that an input reaches."""
+
+    axes = 4
+
+
+class SubMConv1d(_SubMConv):
+    """Submanifold convolution over 1 axis: outputs are the inputs; `padding` is accepted,
+    unused."""
+
+    axes = 1
+
+
+class SubMConv2d(_SubMConv):
+    """Submanifold convolution over 2 axes: outputs are the inputs; `padding` is accepted,
+    unused."""
+
+    axes = 2
+
+
+class SubMConv3d(_SubMConv):
+    """Submanifold convolution over 3 axes: outputs are the inputs; `padding` is accepted,
+    unused."""
+
+    axes = 3
+
+
+class SubMConv4d(_SubMConv):
+    """Submanifold convolution over 4 axes: outputs are the inputs; `padding` is accepted,
+    unused."""
+
+    axes = 4
+
+
+class SparseInverseConv1d(_SparseInverseConv):
+    """Undoes the strided layer or pool of `indice_key` over 1 axis: its input sites, in their
+    order."""
+
+    axes = 1
+
+
+class SparseInverseConv2d(_SparseInverseConv):
+    """Undoes the strided layer or pool of `indice_key` over 2 axes: its input sites, in their
+    order."""
+
+    axes = 2
+
+
+class SparseInverseConv3d(_SparseInverseConv):
+    """Undoes the strided layer or pool of `indice_key` over 3 axes: its input sites, in their
+    order."""
+
+    axes = 3
+
+
+class SparseInverseConv4d(_SparseInverseConv):
+    """Undoes the strided layer or pool of `indice_key` over 4 axes: its input sites, in their
+    order."""
+
+    axes = 4
+
+
+SparseConvolutionBase = SparseConvolution
+FILTER_HWIO = False
+DEFAULT_SPARSE_CONV_TYPES = {
+    kind
+    for family in (_SparseConv, _SparseConvTranspose, _SubMConv, _SparseInverseConv)
+    for kind in family.__subclasses__()
+}

@@ -1,0 +1,108 @@
+"""Fixtures that every test shares: where the shared data is, seeds, backends, poisoned memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+SEED = 20
+DEFAULT_BACKENDS = ("reference", "cpu", "metal")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--backend",
+        action="append",
+        choices=["reference", "cpu", "metal", "cuda"],
+        help="run the contract tests on these backends only (repeatable)",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend" in metafunc.fixturenames:
+        chosen = metafunc.config.getoption("--backend") or DEFAULT_BACKENDS
+        metafunc.parametrize("backend", chosen, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The shared data beside the repository, or where SPARSE3D_SHARED says; skips without it."""
+    named = os.environ.get("SPARSE3D_SHARED")
+    folder = Path(named) if named else ROOT.parent / "shared"
+    if not (folder / "data").is_dir():
+        pytest.skip(f"shared data: no folder {folder.name}/data (set SPARSE3D_SHARED)")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _seeds() -> None:
+    torch.manual_seed(SEED)
+    np.random.seed(SEED)  # noqa: NPY002  (third parties draw from the global generator)
+
+
+@pytest.fixture(scope="session")
+def backend(request: pytest.FixtureRequest) -> str:
+    """A backend that works here; the test runs its kernels with ``_registry.force(backend)``.
+
+    ``metal`` runs on CPU tensors through the harness of ``tests/metal_emu`` where there is no Mac.
+    """
+    name: str = request.param
+    if name == "reference":
+        return name
+    registry = pytest.importorskip("sparse3d._registry")
+    if name == "metal" and importlib.util.find_spec("metal_emu") is not None:
+        harness = importlib.import_module("metal_emu")
+        enable = getattr(harness, "enable", None)
+        if enable is not None:
+            enable()
+    reason = registry.load(name)
+    if reason is not None:
+        pytest.skip(f"{name}: {reason}")
+    return name
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fill what ``torch.empty`` and its kin give with NaN or a huge integer.
+
+    An output that a kernel forgets to write then shows, whatever the allocator had there before.
+    """
+
+    def fill(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type == "meta" or not tensor.numel():
+            return tensor
+        with torch.no_grad():
+            if tensor.is_floating_point():
+                return tensor.fill_(float("nan"))
+            return tensor.fill_(True if tensor.dtype == torch.bool else 113)
+
+    def wrap(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def made(*args: Any, **kwargs: Any) -> torch.Tensor:
+            tensor = make(*args, **kwargs)
+            return tensor if "out" in kwargs else fill(tensor)
+
+        return made
+
+    for owner, name in (
+        (torch, "empty"),
+        (torch, "empty_like"),
+        (torch, "empty_strided"),
+        (torch.Tensor, "new_empty"),
+    ):
+        monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """``torch.set_num_threads``, restored afterwards."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)

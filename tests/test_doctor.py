@@ -1,0 +1,93 @@
+"""`sparse3d doctor` and the entry of the command: what they say when something is missing."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sparse3d import _entry, doctor
+
+
+def distribution(folder, name, version="1.0", requires=()):
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {r}" for r in requires)]
+    (info / "METADATA").write_text("Metadata-Version: 2.1\n" + "\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_report_names_versions_devices_and_backends(capsys):
+    assert doctor.main() == (1 if doctor.foreign_version() else 0)
+    out = capsys.readouterr().out
+    for word in ("sparse3d", "python", "torch", "devices", "library", "conv_forward", "extras"):
+        assert word in out
+
+
+def test_a_foreign_distribution_is_reported(site, capsys):
+    assert doctor.foreign_version() is None
+    distribution(site, "sparse3d", "9.9")
+    assert doctor.main() == 1
+    assert "the distribution sparse3d 9.9 is another project" in capsys.readouterr().out
+
+
+def test_missing_extras_are_named_with_their_line(site, capsys):
+    distribution(
+        site,
+        "sparse3d-torch",
+        requires=[
+            "torch>=2.7",
+            "pytest; extra == 'one'",
+            "not-there-at-all>=3; extra == 'one'",
+            "elsewhere; sys_platform == 'plan9' and extra == 'two'",
+            "too-old; python_version < '3.5' and extra == 'two'",
+        ],
+    )
+    assert doctor.missing_requirements() == {"one": ["not-there-at-all"]}
+    doctor.main()
+    out = capsys.readouterr().out
+    assert "missing not-there-at-all" in out
+    assert "pip install 'sparse3d-torch[one]'" in out
+
+
+def test_a_backend_that_breaks_does_not_stop_the_report(monkeypatch, capsys):
+    def broken():
+        raise OSError("no such\nthing")
+
+    monkeypatch.setattr("sparse3d.backends", broken)
+    doctor.main()
+    out = capsys.readouterr().out
+    assert "backends   broken, OSError: no such thing" in out
+    assert "extras" in out
+
+
+def test_the_command_says_in_one_line_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr(_entry, "EXTRA", ("typer", "not_there_at_all"))
+    monkeypatch.setattr(sys, "argv", ["sparse3d", "segment", "--demo"])
+    assert _entry.main() == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "needs not_there_at_all" in err
+    assert "pip install 'sparse3d-torch[cli]'" in err
+
+
+def test_doctor_needs_no_extra(monkeypatch, capsys):
+    monkeypatch.setattr(_entry, "EXTRA", ("not_there_at_all",))
+    monkeypatch.setattr(sys, "argv", ["sparse3d", "doctor"])
+    assert _entry.main() == 0
+    assert "backends" in capsys.readouterr().out
+
+
+def test_python_m_sparse3d_is_the_command():
+    out = subprocess.run(
+        [sys.executable, "-m", "sparse3d", "doctor", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "sparse3d doctor" in out.stdout

@@ -135,10 +135,10 @@ def furthest_point_sample(
     _inputs.count("npoint", npoint, 0)
     if strategy not in STRATEGIES:
         fail("strategy", f"one of {STRATEGIES}", repr(strategy))
-    return _dense(xyz, npoint, start_idx, skip_near_origin, strategy)
+    return sample_dense(xyz, npoint, start_idx, skip_near_origin, strategy)
 
 
-def _dense(
+def sample_dense(
     xyz: torch.Tensor,
     npoint: int,
     start_idx: int = 0,
@@ -148,6 +148,7 @@ def _dense(
     stay: bool = False,
     slots: int = 0,
 ) -> torch.Tensor:
+    """`furthest_point_sample` of checked points under a rule by name."""
     batch, size, dim = xyz.shape
     if npoint:
         if size == 0 and batch:

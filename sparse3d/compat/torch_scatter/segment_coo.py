@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from . import scatter as by_index
+from .scatter import scatter, scatter_max, scatter_mean, scatter_min, scatter_sum, unknown
 
 
 def segment_sum_coo(
@@ -14,7 +14,7 @@ def segment_sum_coo(
     dim_size: int | None = None,
 ) -> torch.Tensor:
     """Sum of each segment."""
-    return by_index.scatter_sum(src, index, index.dim() - 1, out, dim_size)
+    return scatter_sum(src, index, index.dim() - 1, out, dim_size)
 
 
 segment_add_coo = segment_sum_coo
@@ -27,7 +27,7 @@ def segment_mean_coo(
     dim_size: int | None = None,
 ) -> torch.Tensor:
     """Mean of each segment."""
-    return by_index.scatter_mean(src, index, index.dim() - 1, out, dim_size)
+    return scatter_mean(src, index, index.dim() - 1, out, dim_size)
 
 
 def segment_min_coo(
@@ -37,7 +37,7 @@ def segment_min_coo(
     dim_size: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Minimum of each segment and its position."""
-    return by_index.scatter_min(src, index, index.dim() - 1, out, dim_size)
+    return scatter_min(src, index, index.dim() - 1, out, dim_size)
 
 
 def segment_max_coo(
@@ -47,7 +47,7 @@ def segment_max_coo(
     dim_size: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Maximum of each segment and its position."""
-    return by_index.scatter_max(src, index, index.dim() - 1, out, dim_size)
+    return scatter_max(src, index, index.dim() - 1, out, dim_size)
 
 
 def segment_coo(
@@ -59,8 +59,8 @@ def segment_coo(
 ) -> torch.Tensor:
     """Reduction of each segment by name."""
     if reduce not in ("sum", "add", "mean", "min", "max"):
-        by_index.unknown(reduce)
-    return by_index.scatter(src, index, index.dim() - 1, out, dim_size, reduce)
+        unknown(reduce)
+    return scatter(src, index, index.dim() - 1, out, dim_size, reduce)
 
 
 def gather_coo(

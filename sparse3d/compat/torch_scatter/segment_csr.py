@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from . import scatter as by_index
+from .scatter import scatter, scatter_max, scatter_min, unknown
 
 
 def _ids(indptr: torch.Tensor, length: int) -> torch.Tensor:
@@ -29,11 +29,11 @@ def _reduce(
     size = segments + 1 if first > 0 else segments
     arg = None
     if reduce in ("min", "max"):
-        run = by_index.scatter_min if reduce == "min" else by_index.scatter_max
+        run = scatter_min if reduce == "min" else scatter_max
         result, arg = run(kept, ids, dim, None, size)
         arg = torch.where(arg == last, src.shape[dim], arg).narrow(dim, 0, segments)
     else:
-        result = by_index.scatter(kept, ids, dim, None, size, reduce)
+        result = scatter(kept, ids, dim, None, size, reduce)
     result = result.narrow(dim, 0, segments)
     return (result if out is None else out.copy_(result)), arg
 
@@ -61,7 +61,7 @@ def segment_min_csr(
     """Minimum of each segment and its position."""
     result, arg = _reduce(src, indptr, out, "min")
     if arg is None:
-        by_index.unknown("min")
+        unknown("min")
     return result, arg
 
 
@@ -71,7 +71,7 @@ def segment_max_csr(
     """Maximum of each segment and its position."""
     result, arg = _reduce(src, indptr, out, "max")
     if arg is None:
-        by_index.unknown("max")
+        unknown("max")
     return result, arg
 
 
@@ -80,7 +80,7 @@ def segment_csr(
 ) -> torch.Tensor:
     """Reduction of each segment by name."""
     if reduce not in ("sum", "add", "mean", "min", "max"):
-        by_index.unknown(reduce)
+        unknown(reduce)
     return _reduce(src, indptr, out, reduce)[0]
 
 

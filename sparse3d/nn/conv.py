@@ -390,6 +390,8 @@ class SparseConvolution(SparseModule):
         return sites.footprint(self.geometry, grid, transposed=self.transposed)
 
     def _check_reuse(self, data: IndiceData, sites: Coordinates) -> None:
+        if torch.compiler.is_compiling():
+            return  # `prepare` has checked; integers of a scene are symbols here
         key = f"{self._label()}: indice_key {self.indice_key!r}"
         mine, kept = self.geometry, data.geometry
         if not self.subm or not data.is_subm:
@@ -414,6 +416,8 @@ class SparseConvolution(SparseModule):
                 "no such key",
                 "give the strided layer to undo the same indice_key",
             )
+        if torch.compiler.is_compiling():
+            return data
         if data.is_subm:
             _check.fail(
                 key,

@@ -66,7 +66,7 @@ def test_no_module_is_too_long():
 
 
 def test_no_grab_bags():
-    """But those whose names are other libraries': the stand-ins, and nn, which has spconv's names."""
+    """But those with other libraries' names: the stand-ins, and spconv's utils in nn."""
     bags = {"utils", "util", "helpers", "common", "misc"}
     foreign = (PACKAGE / "compat", PACKAGE / "nn/utils.py")
     found = [

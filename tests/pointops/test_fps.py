@@ -110,7 +110,7 @@ def test_bad_input(backend: str) -> None:
     with pytest.raises(TypeError, match="xyz must be float32"):
         furthest_point_sample(cloud.long(), 1)
     cloud[0, 2, 1] = float("nan")
-    with pytest.raises(ValueError, match="xyz must be finite, got 1 rows.*row 2"):
+    with pytest.raises(ValueError, match=r"xyz must be finite, got 1 rows.*row 2"):
         furthest_point_sample(cloud, 1)
     cloud[0, 2, 1] = float("-inf")
     with pytest.raises(ValueError, match="xyz must be finite"):

@@ -19,7 +19,7 @@ from .. import _check
 from .._registry import Op
 from .conv import CHUNK, _accumulator
 
-__all__ = ["reduce_segments"]
+__all__ = ["reduce_segments", "spread_segments", "standardize_segments"]
 
 REDUCTIONS = ("sum", "mean", "max")
 
@@ -132,3 +132,41 @@ def reduce_segments(
     wide = rows.to(_accumulator(rows.dtype))
     count = segment_sum(wide.new_ones((len(ids), 1)), ids, num)
     return cast(torch.Tensor, (segment_sum(wide, ids, num) / count.clamp(min=1)).to(values.dtype))
+
+
+def standardize_segments(
+    values: torch.Tensor, ids: torch.Tensor, num: int, eps: float
+) -> torch.Tensor:
+    """Each segment's rows with its mean taken off, over its standard deviation (biased).
+
+    Args:
+        values: [N, C].
+        ids: int64 [N], in [0, num).
+        num: number of segments.
+        eps: added to the variance.
+
+    Returns:
+        [N, C].
+
+    Raises:
+        ValueError: if rows, devices or ids do not fit.
+        TypeError: if `values` is not floating.
+    """
+    centred = values - spread_segments(reduce_segments(values, ids, num, "mean"), ids)
+    variance = reduce_segments(centred.square(), ids, num, "mean")
+    return centred * spread_segments(torch.rsqrt(variance + eps), ids)
+
+
+def spread_segments(values: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """Row `ids[i]` of `values` for each i; its gradient is a segment sum, in fixed order.
+
+    Args:
+        values: [S, C].
+        ids: int64 [N], -1 for a row of zeros.
+
+    Returns:
+        [N, C].
+    """
+    from .voxelize import devoxelize
+
+    return devoxelize(values, ids)

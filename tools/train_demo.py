@@ -225,7 +225,7 @@ def train(args: argparse.Namespace, folder: Path, judge: Judge) -> torch.nn.Modu
         time.sleep(0.1)
     share = torch.bincount(torch.cat([s[:, 4].long() + 1 for s in pool.streets]),
                            minlength=len(config.classes) + 1)[1:].float()  # fmt: skip
-    weight = (share.sum() / share.clamp(min=1)) ** 0.5
+    weight = (share.sum() / share.clamp(min=1)) ** 0.35
     weight = (weight / weight.mean()).clamp(0.3, 3).to(device)
     start, step, spoken, judged = time.time(), 0, 0.0, 0.0
     smooth = 0.0
@@ -273,7 +273,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("demo.pt"))
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--batch", type=int, default=10, help="streets in a step")
+    parser.add_argument("--batch", type=int, default=8, help="streets in a step")
     parser.add_argument("--rate", type=float, default=4e-3)
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--limit", type=int, default=6000, help="streets kept")

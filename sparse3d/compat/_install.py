@@ -27,6 +27,7 @@ _STAND_INS = {
     "pointnet2_ops": ("pointnet2_ops", "3.0.0"),
     "knn_cuda": ("knn_cuda", "0.2"),
     "torch_cluster": ("torch_cluster", "1.6.3"),
+    "torch_scatter": ("torch_scatter", "2.1.2"),
     "pytorch3d": ("pytorch3d", "0.7.9"),
     "pointops": ("pointops", "1.0"),
 }
@@ -134,7 +135,9 @@ def _is_real(target: str) -> bool:
     module = sys.modules.get(target)
     if module is not None:
         return not _stands_in(module)
-    return importlib.util.find_spec(target) is not None
+    spec = importlib.util.find_spec(target)
+    # A bare folder of that name somewhere on the path is no package.
+    return spec is not None and spec.origin is not None
 
 
 class _Distribution(importlib.metadata.Distribution):

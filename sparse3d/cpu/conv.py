@@ -51,7 +51,7 @@ def _plan(
     taps = splits.shape[0] - 1
     pairs = (threads(), address(src), address(dst), address(splits), taps)
     call("s3d_pairs_inspect", *pairs, num_in, num_out, int(mirrored), address(header))
-    if header[0].item() & (_SORTED | _MIRROR):
+    if int(header[0]) & (_SORTED | _MIRROR):
         # Three tensors always: a compiled network must not depend on how a scene's pairs lie.
         return [header, src.new_empty(0), src.new_empty(0)]
     by_dst = torch.empty_like(src), torch.empty_like(dst)

@@ -9,7 +9,7 @@ from . import _scan, _shader
 
 TILE = 64
 BLOCK_ROWS = 1 << 15
-"""Rows that are sorted among themselves. A guess at what fits an Apple system cache; no Mac ran it."""
+"""Rows sorted among themselves. A guess at what fits an Apple system cache; no Mac ran it."""
 
 _MASK_BITS = 27
 _KEY_BITS = 32
@@ -17,7 +17,7 @@ _MOST_LAYERS = 64
 
 
 class Plan(NamedTuple):
-    """Tiles of output rows, and the chunks of the weight gradient. All int32 but `places` and `facts`.
+    """Tiles of output rows, and chunks of the weight gradient. int32 but `places` and `facts`.
 
     Slots `starts[tile]:starts[tile + 1]` are the taps present in a tile; slot s holds the pairs
     `begins[s]:begins[s + 1]`, each an input row and a row of the tile.
@@ -61,7 +61,7 @@ def chunks(splits: torch.Tensor, device: torch.device) -> tuple[torch.Tensor, to
 def _entries(
     dst: torch.Tensor, splits: torch.Tensor, rows: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Table [layers * K, rows] of pair numbers, and the count of pairs that the first layer left over."""
+    """Table [layers * K, rows] of pair numbers, and how many pairs the first layer left over."""
     kernels, taps, pairs = _shader.library("conv_plan"), splits.numel() - 1, dst.numel()
     _shader.rows_fit("taps times output rows", taps * rows)
     on_device = splits.to(dst.device)

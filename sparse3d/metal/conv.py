@@ -62,7 +62,7 @@ def vector(element_size: int, *channels: int) -> int:
     return next(v for v in widths if all(c % v == 0 for c in channels))
 
 
-def macros(layer: _Layer, dtype: torch.dtype) -> dict[str, object]:
+def macros(layer: _Layer, dtype: torch.dtype) -> dict[str, Any]:
     """How conv.metal is specialised for a layer: tile sizes, pack width, element type."""
     size = dtype.itemsize
     # 128 columns save the second gather of a 64-column tile; 32 rows of them still fit 32 KB.
@@ -127,7 +127,7 @@ def _by_taps(
     epilogue: _Epilogue,
     out: torch.Tensor,
 ) -> None:
-    """Weight-stationary: a launch for each tap and its mirror; the centre of mirrored maps needs no gather."""
+    """Weight-stationary: a launch for each tap and its mirror; a mirrored centre has no gather."""
     src, dst, splits = pairs
     flags, bias, residual = epilogue.arguments(rows)
     made = macros(layer, rows.dtype)
@@ -153,7 +153,7 @@ def _by_taps(
 
 
 def _tap_bytes(splits: torch.Tensor, layer: _Layer, out: torch.Tensor, rows_a_tile: int) -> int:
-    """Device bytes of the weight-stationary dataflow: gathers, weights once a tile of pairs, sums read and written."""
+    """Bytes of the weight-stationary dataflow: gathers, weights once a tile, sums in and out."""
     counts, size = splits.diff(), out.element_size()
     tiles = int((-(-counts // rows_a_tile)).sum())
     pairs, made = int(splits[-1]), layer.width * layer.groups
@@ -167,7 +167,7 @@ def _tile_bytes(plan: Plan, layer: _Layer, out: torch.Tensor, parts: int) -> int
 
 
 def _choose(plan: Plan, splits: torch.Tensor, layer: _Layer, out: torch.Tensor) -> str:
-    """The dataflow that moves fewer bytes by count; held against the meter by tests/metal/test_traffic.py."""
+    """The dataflow that moves fewer bytes by count; tests/metal/test_traffic.py measures both."""
     if layer.small or plan.repeats:
         return "tiles"
     bm = int(str(macros(layer, out.dtype)["SP_BM"]))
@@ -187,7 +187,7 @@ def run(
     epilogue: _Epilogue = _Epilogue(),  # noqa: B008
     dataflow: str | None = None,
 ) -> torch.Tensor:
-    """Sums over `pairs` (row, output row, splits) into `count` rows; `dataflow` forces "tiles" or "taps"."""
+    """Sums over `pairs` (row, output row, splits) into `count` rows; `dataflow` forces one."""
     taps, inner = weight.shape[1], weight.shape[2]
     outer = weight.shape[0] // groups
     depth, width = (outer, inner) if backward else (inner, outer)
@@ -287,7 +287,7 @@ def _weight_grad(
     groups: int,
 ) -> torch.Tensor:
     taps, channels = splits.numel() - 1, grad.shape[1]
-    inner, outer = features.shape[1] // groups, channels // groups
+    inner = features.shape[1] // groups
     out = torch.zeros((channels, taps, inner), dtype=torch.float32, device=features.device)
     if src.numel() == 0 or out.numel() == 0:
         return out.to(features.dtype)

@@ -110,6 +110,14 @@ def _check_normals(name: str, normals: torch.Tensor, cloud: torch.Tensor) -> Non
         fail(name, f"of shape {[*cloud.shape[:2], 3]}", list(normals.shape))
 
 
+def _checked_weights(weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    if weights.shape != (x.shape[0],):
+        fail("weights", f"of shape [{x.shape[0]}], one a cloud", list(weights.shape))
+    if _inputs.values_known(weights) and not bool((weights >= 0).all()):
+        fail("weights", "non-negative", weights.tolist())
+    return weights.to(x.dtype)
+
+
 def chamfer_distance(
     x: torch.Tensor,
     y: torch.Tensor,
@@ -156,11 +164,7 @@ def chamfer_distance(
     _inputs.alike("x", x, "y", y)
     x, y = _inputs.computed(x), _inputs.computed(y)
     if weights is not None:
-        if weights.shape != (x.shape[0],):
-            fail("weights", f"of shape [{x.shape[0]}], one a cloud", list(weights.shape))
-        if _inputs.values_known(weights) and not bool((weights >= 0).all()):
-            fail("weights", "non-negative", weights.tolist())
-        weights = weights.to(x.dtype)
+        weights = _checked_weights(weights, x)
     there = back = None
     if x_normals is not None and y_normals is not None:
         _check_normals("x_normals", x_normals, x)

@@ -113,7 +113,7 @@ class SpatialIndex:
     def ball_query(
         self, query: torch.Tensor, radius: float, K: int, *, backend: str | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Squared distances [Q, K] and int64 indices [Q, K], as `pointops.ball_query` gives them."""
+        """Squared distances [Q, K] and int64 indices [Q, K], as `pointops.ball_query` has them."""
         self._check(query)
         square = _inputs.squared_radius("radius", radius, query.dtype, flat=False)
         _inputs.count("K", K, 0)

@@ -1,6 +1,6 @@
 """Compact voxels of a batch of clouds, and their mean positions and features.
 
-Meaning: `voxelize` numbers the occupied cells of a grid; `voxel_downsample` averages points in them.
+Meaning: `voxelize` numbers the occupied cells of a grid; `voxel_downsample` averages in them.
 Formula: `cell_i = floor((pos_i - start_i) / size_i)` in the positions' dtype, start by default the
 smallest position of the whole batch. Points outside `[start, end]` are a ValueError.
 Order: voxels ascending by `(batch, cell_0, ..., cell_{D-1})`; points of a voxel in input order.

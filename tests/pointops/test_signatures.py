@@ -1,4 +1,4 @@
-"""Names, parameters, order and defaults as mps-pointops 1.0.0 has them (recorded from its source)."""
+"""Names, parameters, order and defaults as mps-pointops 1.0.0 has them (from its source)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def test_signature(module: str, name: str) -> None:
         for parameter in inspect.signature(function).parameters.values()
         if parameter.name != "self"
     ]
-    for parameter, (wanted, kind, default) in zip(mine, RECORD["modules"][module][name], strict=False):
+    for parameter, (wanted, kind, default) in zip(
+        mine, RECORD["modules"][module][name], strict=False
+    ):
         assert parameter.name == wanted
         assert (parameter.kind == parameter.KEYWORD_ONLY) == (kind == "keyword")
         has_default = parameter.default is not parameter.empty

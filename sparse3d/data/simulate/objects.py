@@ -244,8 +244,8 @@ def hedge(rays: Rays, base: Array, heading: float, length: float) -> None:
 def fence(rays: Rays, base: Array, heading: float, length: float) -> None:
     """A garden wall, a picket fence or wire mesh, with posts."""
     rng = rays.rng
-    tall = rng.uniform(0.8, 1.7)
     kind = rng.choice(["wall", "picket", "mesh"], p=[0.4, 0.4, 0.2])
+    tall = rng.uniform(0.5, 1.3) if kind == "wall" else rng.uniform(0.8, 1.8)
     thick = rng.uniform(0.12, 0.3) if kind == "wall" else 0.04
     frame = _Frame(rays, base, heading, float(np.hypot(length / 2, tall)) + 0.2, tall / 2)
     if len(frame.direction) == 0:

@@ -179,7 +179,7 @@ class Coordinates:
         self.indices = indices
         self.spatial_shape = None if spatial_shape is None else tuple(spatial_shape)
         self.batch_size = batch_size
-        self._version = _version(indices)
+        self._version = edit_count(indices)
         self._tables: dict[str, torch.Tensor] = {}
         self._distinct: bool | None = None
         self._maps: dict[Hashable, KernelMap] = {}
@@ -196,11 +196,11 @@ class Coordinates:
 
     def is_unchanged(self) -> bool:
         """Whether nobody edited the indices in place since this set was made."""
-        return torch.compiler.is_compiling() or self._version == _version(self.indices)
+        return torch.compiler.is_compiling() or self._version == edit_count(self.indices)
 
     def _refresh(self) -> None:
         if not self.is_unchanged():
-            self._version = _version(self.indices)
+            self._version = edit_count(self.indices)
             self._tables.clear()
             self._maps.clear()
             self._targets.clear()
@@ -293,7 +293,7 @@ class Coordinates:
         """The map onto sites that the caller hands over; cached on this set by the target's
         tensor."""
         self._refresh()
-        key = ("given", geometry, id(target.indices), _version(target.indices))
+        key = ("given", geometry, id(target.indices), edit_count(target.indices))
         if key not in self._maps or self._maps[key].out_indices is not target.indices:
             pairs = rules.given(self.indices, target.indices, geometry, self.table())
             self._maps[key] = KernelMap(*pairs, self.indices, target.indices, geometry)
@@ -338,6 +338,6 @@ class Coordinates:
             )
 
 
-def _version(tensor: torch.Tensor) -> int:
+def edit_count(tensor: torch.Tensor) -> int:
     """The in-place edit counter; inference tensors have none."""
     return 0 if tensor.is_inference() else tensor._version

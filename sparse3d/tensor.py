@@ -11,7 +11,7 @@ import torch
 
 from . import _check
 from .geometry import Geometry
-from .kernel_map import Coordinates, KernelMap
+from .kernel_map import Coordinates, KernelMap, edit_count
 from .ops.coordinates import unique
 from .ops.dense import to_dense
 from .ops.segment import reduce_segments
@@ -30,6 +30,21 @@ class IndiceData:
     inputs: Coordinates
     outputs: Coordinates
     is_subm: bool
+
+    def __post_init__(self) -> None:
+        self._versions = self._seen()
+
+    def __reduce__(self) -> tuple[type[IndiceData], tuple[object, ...]]:
+        return IndiceData, (self.kernel_map, self.inputs, self.outputs, self.is_subm)
+
+    def _seen(self) -> tuple[int, int]:
+        if torch.compiler.is_compiling():
+            return (0, 0)
+        return edit_count(self.inputs.indices), edit_count(self.outputs.indices)
+
+    def is_current(self) -> bool:
+        """Whether nobody edited the sites in place since the layer left this."""
+        return torch.compiler.is_compiling() or self._versions == self._seen()
 
     @property
     def geometry(self) -> Geometry:
@@ -290,7 +305,7 @@ class SparseConvTensor:
         indice_dict: dict[str, IndiceData],
     ) -> SparseConvTensor:
         """A tensor on trusted sites: a layer's output, or the same sites with other features."""
-        made = SparseConvTensor.__new__(SparseConvTensor)
+        made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._features = features
         made.indice_dict = indice_dict

@@ -50,10 +50,10 @@ def test_every_op_file_has_its_test(folder):
     assert not missing, f"write tests/{folder}/test_<stem>.py for: {sorted(missing)}"
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_backend_modules_are_named_for_a_contract(backend):
-    unknown = stems(PACKAGE / backend) - contract_stems()
-    assert not unknown, f"sparse3d/{backend}: no contract of that name: {sorted(unknown)}"
+@pytest.mark.parametrize("package", BACKENDS)
+def test_backend_modules_are_named_for_a_contract(package):
+    unknown = stems(PACKAGE / package) - contract_stems()
+    assert not unknown, f"sparse3d/{package}: no contract of that name: {sorted(unknown)}"
 
 
 def test_no_module_is_too_long():

@@ -4,7 +4,22 @@
 """
 
 from ..tensor import SparseConvTensor
-from . import constants, conv, core, functional, identity, modules, pool, tables
+from . import (
+    constants,
+    conv,
+    core,
+    cppcore,
+    functional,
+    hash,
+    identity,
+    modules,
+    ops,
+    pool,
+    quantization,
+    spatial,
+    tables,
+    utils,
+)
 from ._fusion import fuse
 from ._preparation import prepare
 from .conv import (
@@ -102,11 +117,17 @@ __all__ = [
     "constants",
     "conv",
     "core",
+    "cppcore",
     "functional",
     "fuse",
+    "hash",
     "identity",
     "modules",
+    "ops",
     "pool",
     "prepare",
+    "quantization",
+    "spatial",
     "tables",
+    "utils",
 ]

@@ -25,6 +25,8 @@ from .core import ConvAlgo
 from .modules import SparseModule
 
 __all__ = [
+    "DEFAULT_SPARSE_CONV_TYPES",
+    "FILTER_HWIO",
     "SparseConv1d",
     "SparseConv2d",
     "SparseConv3d",
@@ -34,6 +36,7 @@ __all__ = [
     "SparseConvTranspose3d",
     "SparseConvTranspose4d",
     "SparseConvolution",
+    "SparseConvolutionBase",
     "SparseInverseConv1d",
     "SparseInverseConv2d",
     "SparseInverseConv3d",
@@ -89,6 +92,8 @@ class SparseConvolution(SparseModule):
     """
 
     bias: nn.Parameter | None
+    # spconv undoes a layer row by row, whatever became of the positions; `compat.spconv` sets this.
+    trusts_edited_sites: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -136,7 +141,7 @@ class SparseConvolution(SparseModule):
         self.algo = ConvAlgo.Native if algo is None else algo
         self.fp32_accum = fp32_accum
         self.record_voxel_count = record_voxel_count
-        self.act_type = _activation(act_type)
+        self.act_type = activation_name(act_type)
         self.act_alpha = act_alpha
         self.act_beta = act_beta
         self.rule = rule
@@ -356,6 +361,8 @@ class SparseConvolution(SparseModule):
         if self.inverse:
             data = self._check_inverse(found, sites)
             return data.kernel_map.transposed(), data.inputs, input.indice_dict
+        if found is not None and found.is_subm and self.subm and not found.is_current():
+            found = None  # its sites were edited in place: the pairs are made anew
         if found is not None:
             self._check_reuse(found, sites)
             return found.kernel_map, sites, input.indice_dict
@@ -383,6 +390,8 @@ class SparseConvolution(SparseModule):
         return sites.footprint(self.geometry, grid, transposed=self.transposed)
 
     def _check_reuse(self, data: IndiceData, sites: Coordinates) -> None:
+        if torch.compiler.is_compiling():
+            return  # `prepare` has checked; integers of a scene are symbols here
         key = f"{self._label()}: indice_key {self.indice_key!r}"
         mine, kept = self.geometry, data.geometry
         if not self.subm or not data.is_subm:
@@ -407,6 +416,8 @@ class SparseConvolution(SparseModule):
                 "no such key",
                 "give the strided layer to undo the same indice_key",
             )
+        if torch.compiler.is_compiling():
+            return data
         if data.is_subm:
             _check.fail(
                 key,
@@ -420,6 +431,13 @@ class SparseConvolution(SparseModule):
                 f"that of a layer with kernel_size={self.kernel_size}",
                 f"one with {data.geometry}",
                 "an inverse layer has the kernel size of the layer it undoes",
+            )
+        if not data.is_current() and not self.trusts_edited_sites:
+            _check.fail(
+                key,
+                "that of a layer whose sites stayed as they were",
+                "sites edited in place since",
+                "edit a clone: x.indices = x.indices.clone()",
             )
         self._check_sites(key, sites, data.outputs)
         return data
@@ -443,11 +461,12 @@ def _grid(sites: Coordinates) -> str:
     return "none" if sites.spatial_shape is None else str(list(sites.spatial_shape))
 
 
-def _activation(act_type: object) -> str:
+def activation_name(act_type: object) -> str:
+    """Our name of an activation: None, a name, or spconv's enum."""
     if act_type is None:
         return "none"
     name = str(getattr(act_type, "name", act_type)).lower()
-    name = {"leakyrelu": "leaky_relu"}.get(name, name)
+    name = {"leakyrelu": "leaky_relu", "none_": "none"}.get(name, name)
     if name not in ACTIVATIONS:
         _check.fail("act_type", f"one of {ACTIVATIONS}", repr(act_type))
     return name
@@ -719,3 +738,12 @@ class SparseInverseConv4d(_SparseInverseConv):
     order."""
 
     axes = 4
+
+
+SparseConvolutionBase = SparseConvolution
+FILTER_HWIO = False
+DEFAULT_SPARSE_CONV_TYPES = {
+    kind
+    for family in (_SparseConv, _SparseConvTranspose, _SubMConv, _SparseInverseConv)
+    for kind in family.__subclasses__()
+}

@@ -14,3 +14,6 @@ class Identity(nn.Module):
 
     def forward(self, input: Any) -> Any:
         return input
+
+    def input_spatial_size(self, out_size: Any) -> Any:
+        return out_size

@@ -24,6 +24,7 @@ __all__ = [
     "SparseAvgPool3d",
     "SparseAvgPool4d",
     "SparseGlobalAvgPool",
+    "SparseGlobalMaxOrAvgPool",
     "SparseGlobalMaxPool",
     "SparseGlobalSumPool",
     "SparseMaxPool",
@@ -82,6 +83,10 @@ class _Pool(SparseModule):
             tuple(self.kernel_size), tuple(self.stride), tuple(self.padding), tuple(self.dilation)
         )
 
+    def get_max_num_voxels(self) -> torch.Tensor | None:
+        """The recorded largest row count, int32 [1], if `record_voxel_count`."""
+        return getattr(self, "max_num_voxels_during_training", None)
+
     def extra_repr(self) -> str:
         return f"{self.geometry}, indice_key={self.indice_key!r}"
 
@@ -114,7 +119,7 @@ class _Pool(SparseModule):
         if self.indice_key is not None:
             data = IndiceData(pairs, sites, target, self.subm)
             indice_dict = {**indice_dict, self.indice_key: data}
-        recorded = getattr(self, "max_num_voxels_during_training", None)
+        recorded = self.get_max_num_voxels()
         if recorded is not None and self.training:
             recorded.clamp_(min=pairs.num_out)
         return input.on_sites(self._pool(input.features, pairs), target, indice_dict)
@@ -285,13 +290,27 @@ class SparseAvgPool4d(_AvgPool):
 
 
 class _GlobalPool(SparseModule):
-    reduce: ClassVar[str]
+    reduce: str
 
     def forward(self, input: SparseConvTensor) -> torch.Tensor:
         """[B, C]: one row a sample, 0 for a sample without sites."""
         sites = input.sites(type(self).__name__)
         batch = sites.indices[:, 0].long()
         return reduce_segments(input.features, batch, input.batch_size, self.reduce)
+
+
+class SparseGlobalMaxOrAvgPool(_GlobalPool):
+    """Mean or maximum over each sample's sites.
+
+    Args:
+        is_mean: mean, else maximum.
+        name: shown in error messages.
+    """
+
+    def __init__(self, is_mean: bool, name: str | None = None) -> None:
+        super().__init__(name=name)
+        self.is_mean = is_mean
+        self.reduce = "mean" if is_mean else "max"
 
 
 class SparseGlobalMaxPool(_GlobalPool):

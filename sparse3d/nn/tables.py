@@ -14,7 +14,12 @@ from .modules import SparseModule
 __all__ = ["AddTable", "AddTableMisaligned", "ConcatTable", "JoinTable"]
 
 
-class JoinTable(SparseModule):
+class _Table(SparseModule):
+    def input_spatial_size(self, out_size: Any) -> Any:
+        return out_size
+
+
+class JoinTable(_Table):
     """Join the channels of tensors on the same sites."""
 
     def forward(self, input: Sequence[SparseConvTensor]) -> SparseConvTensor:
@@ -22,7 +27,7 @@ class JoinTable(SparseModule):
         return cat(*input)
 
 
-class AddTable(SparseModule):
+class AddTable(_Table):
     """Add tensors on the same sites."""
 
     def forward(self, input: Sequence[SparseConvTensor]) -> SparseConvTensor:
@@ -33,14 +38,14 @@ class AddTable(SparseModule):
         return total
 
 
-class AddTableMisaligned(SparseModule):
+class AddTableMisaligned(_Table):
     """Add tensors over the union of their sites."""
 
     def forward(self, input: Sequence[SparseConvTensor]) -> SparseConvTensor:
         return add(*input)
 
 
-class ConcatTable(SparseModule):
+class ConcatTable(_Table):
     """Run every child on the same input and list the outputs."""
 
     def __init__(self, *modules: nn.Module) -> None:

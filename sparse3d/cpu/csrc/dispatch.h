@@ -11,7 +11,7 @@ namespace s3d {
 enum Path : int32_t { kAuto = 0, kPortable = 1, kAvx2 = 2, kAvx512 = 3, kAmx = 4, kNeon = 5 };
 enum Activation : int32_t { kNone = 0, kRelu = 1, kLeakyRelu = 2, kSigmoid = 3 };
 
-// y[dst[p] - base, :] (+)= x[src[p], :] @ w for p in [0, n). Weights are panels of `panel(columns)`
+// y[dst[p] - base, :] (+)= x[src[p], :] @ w for p in [0, n). Weights are panels of `panel`
 // columns, each [k][panel], zero beyond the last column. Pairs of equal dst are added in order.
 template <class T>
 struct Multiply {
@@ -26,6 +26,7 @@ struct Multiply {
   const T* w;
   int64_t k;
   int64_t columns;
+  int64_t panel;
   bool store;  // instead of adding
 };
 
@@ -78,8 +79,8 @@ struct Kernels {
   void (*compact)(const int32_t* row, int64_t begin, int64_t end, int32_t* src, int32_t* dst);
 };
 
-// bfloat16 products on AMX tiles. Panels of x are [n rounded up to 32][k rounded up to 32], weights
-// [columns / 32][k / 32][2][16][16][2], sums float32 with columns rounded up to 32.
+// sum[dst[p] - base, :] (+)= x[p, :] @ w in bfloat16 on AMX tiles. Rows of x are readable up to the next
+// multiple of 32; weights are [columns / 32][k / 32][2 column halves][16 pairs of k][16 columns][2].
 struct AmxMultiply {
   const uint16_t* x;
   int64_t ldx;
@@ -95,7 +96,7 @@ struct AmxMultiply {
 struct AmxKernels {
   bool (*permit)();  // asks the system for the tile registers
   void (*multiply)(const AmxMultiply&);
-  void (*enter)(void* saved);  // 64 bytes: the caller's tile configuration
+  void (*enter)(void* saved);  // keeps the thread's tile configuration, 64 bytes
   void (*leave)(const void* saved);
 };
 

@@ -1,0 +1,35 @@
+"""`spconv.pytorch.core`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....nn.core import (
+    ConvAlgo,
+    ImplicitGemmIndiceData,
+    IndiceData,
+    ThrustSortAllocator,
+    expand_nd,
+    scatter_nd,
+)
+from ....tensor import SparseConvTensor as _SparseConvTensor
+
+__all__ = [
+    "ConvAlgo",
+    "ImplicitGemmIndiceData",
+    "IndiceData",
+    "SparseConvTensor",
+    "ThrustSortAllocator",
+    "expand_nd",
+    "scatter_nd",
+]
+
+
+class SparseConvTensor(_SparseConvTensor):
+    """As spconv has it: indices may repeat (the lowest row answers); the first layer checks that
+    they lie in the grid."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("check", False)
+        super().__init__(*args, **kwargs)
+        self._trusted = False

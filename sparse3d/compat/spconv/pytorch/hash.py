@@ -1,0 +1,4 @@
+"""`spconv.pytorch.hash`."""
+
+from ....nn.hash import *  # noqa: F403
+from ....nn.hash import __all__

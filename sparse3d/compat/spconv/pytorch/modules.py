@@ -1,0 +1,4 @@
+"""`spconv.pytorch.modules`."""
+
+from ....nn.modules import *  # noqa: F403
+from ....nn.modules import __all__

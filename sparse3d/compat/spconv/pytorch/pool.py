@@ -1,0 +1,78 @@
+"""`spconv.pytorch.pool`: maxima start from 0, as trained weights expect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....nn import pool as _pool
+from ....nn.pool import (
+    SparseAvgPool,
+    SparseAvgPool1d,
+    SparseAvgPool2d,
+    SparseAvgPool3d,
+    SparseGlobalAvgPool,
+    SparseGlobalMaxOrAvgPool,
+    SparseGlobalMaxPool,
+)
+
+__all__ = [
+    "ALL_POOL_LAYERS",
+    "SparseAvgPool",
+    "SparseAvgPool1d",
+    "SparseAvgPool2d",
+    "SparseAvgPool3d",
+    "SparseGlobalAvgPool",
+    "SparseGlobalMaxOrAvgPool",
+    "SparseGlobalMaxPool",
+    "SparseMaxPool",
+    "SparseMaxPool1d",
+    "SparseMaxPool2d",
+    "SparseMaxPool3d",
+    "SparseMaxPool4d",
+]
+
+
+class SparseMaxPool(_pool.SparseMaxPool):
+    """Maximum over each window, and 0."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"floor_at_zero": True, **kwargs})
+
+
+class SparseMaxPool1d(_pool.SparseMaxPool1d):
+    """Maximum over each window of 1 axes, and 0."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"floor_at_zero": True, **kwargs})
+
+
+class SparseMaxPool2d(_pool.SparseMaxPool2d):
+    """Maximum over each window of 2 axes, and 0."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"floor_at_zero": True, **kwargs})
+
+
+class SparseMaxPool3d(_pool.SparseMaxPool3d):
+    """Maximum over each window of 3 axes, and 0."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"floor_at_zero": True, **kwargs})
+
+
+class SparseMaxPool4d(_pool.SparseMaxPool4d):
+    """Maximum over each window of 4 axes, and 0."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"floor_at_zero": True, **kwargs})
+
+
+ALL_POOL_LAYERS = {
+    SparseMaxPool1d,
+    SparseMaxPool2d,
+    SparseMaxPool3d,
+    SparseMaxPool4d,
+    SparseAvgPool1d,
+    SparseAvgPool2d,
+    SparseAvgPool3d,
+}

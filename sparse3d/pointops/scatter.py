@@ -1,0 +1,182 @@
+"""Scatter reductions: sum, mean, maximum and minimum of entries that share an index.
+
+Meaning: `out[..., i, ...] = reduce of src[..., j, ...] over all j with index[..., j, ...] = i`.
+Shapes: `index` is 1-dimensional (along `dim`) or broadcasts to `src` as in torch_scatter: leading
+axes first. `out` has `src`'s shape with `dim_size` along `dim` (default: largest index + 1).
+Order: entries of a segment are added in ascending order of j, so results do not depend on threads.
+Ties of maximum and minimum: the entry of lowest j. `arg`: int64, its j; -1 if a segment is empty.
+Empty segments: 0 for all four. Mean divides by max(count, 1); integers are divided with floor.
+Accumulation: float32 for float16, bfloat16 and float32; float64; integers exactly.
+Gradient: sum and mean spread to all entries, maximum and minimum to the entry named by `arg`.
+Determinism: same bytes on every backend and with any number of threads.
+Errors: a negative index, one >= dim_size, an index that does not broadcast.
+
+Example:
+    >>> import torch
+    >>> from sparse3d.pointops import scatter_max, scatter_sum
+    >>> src, index = torch.tensor([1.0, 5.0, 2.0]), torch.tensor([0, 2, 0])
+    >>> scatter_sum(src, index).tolist()
+    [3.0, 0.0, 5.0]
+    >>> out, arg = scatter_max(src, index)
+    >>> out.tolist(), arg.tolist()
+    ([2.0, 0.0, 5.0], [2, -1, 1])
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from sparse3d._check import fail, fail_type, same_device, tensor
+from sparse3d.ops.segment import segment_max, segment_sum
+
+from ._inputs import count, values_known
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How `src` becomes rows: values [N, C], one id a row, `num` segments."""
+
+    ids: torch.Tensor
+    num: int
+    size: int
+    rest: list[int]
+    shared: bool
+
+    def rows(self, src: torch.Tensor, dim: int) -> torch.Tensor:
+        moved = src.movedim(dim, 0)
+        columns = math.prod(self.rest)
+        return moved.reshape(moved.shape[0], columns) if self.shared else moved.reshape(-1, 1)
+
+    def restore(self, out: torch.Tensor, dim: int) -> torch.Tensor:
+        return out.reshape([self.size, *self.rest]).movedim(0, dim)
+
+
+def _layout(
+    src: torch.Tensor, index: torch.Tensor, dim: int, dim_size: int | None
+) -> tuple[_Layout, int]:
+    tensor("src", src)
+    tensor("index", index)
+    same_device(src=src, index=index)
+    if index.dtype not in (torch.int64, torch.int32):
+        fail_type("index", "int64 or int32", index.dtype, "convert with .long()")
+    if not -src.ndim <= dim < src.ndim:
+        fail("dim", f"in [{-src.ndim}, {src.ndim})", dim)
+    dim %= src.ndim
+    if index.ndim == 1:
+        if index.shape[0] != src.shape[dim]:
+            fail("index", f"of {src.shape[dim]} entries, the size of src along dim", len(index))
+    else:
+        spread = index.reshape(*index.shape, *[1] * (src.ndim - index.ndim))
+        try:
+            index = spread.expand_as(src)
+        except RuntimeError:
+            fail("index", f"broadcastable to src {list(src.shape)}", list(index.shape))
+    highest = -1
+    if index.numel() and values_known(index):
+        low, highest = (int(bound) for bound in torch.aminmax(index))
+        if low < 0:
+            fail("index", ">= 0", low)
+    size = highest + 1 if dim_size is None else count("dim_size", dim_size, 0)
+    if highest >= size:
+        fail("index", f"in [0, {size}), dim_size", highest)
+    rest = [length for axis, length in enumerate(src.shape) if axis != dim]
+    if index.ndim == 1 or all(length == 1 for length in rest):
+        ids = index.reshape(-1).long()
+        return _Layout(ids, size, size, rest, True), dim
+    columns = math.prod(rest)
+    moved = index.movedim(dim, 0).reshape(index.shape[dim], columns).long()
+    ids = (moved * columns + torch.arange(columns, device=index.device)).reshape(-1)
+    return _Layout(ids, size * columns, size, rest, False), dim
+
+
+def _sum(rows: torch.Tensor, layout: _Layout) -> torch.Tensor:
+    if rows.is_floating_point():
+        total: torch.Tensor = segment_sum(rows.contiguous(), layout.ids, layout.num)
+        return total
+    # Integer sums are exact in any order.
+    return rows.new_zeros((layout.num, rows.shape[1])).index_add(0, layout.ids, rows)
+
+
+def _arg_max(keys: torch.Tensor, layout: _Layout) -> torch.Tensor:
+    if keys.is_floating_point():
+        arg: torch.Tensor = segment_max(keys.contiguous(), layout.ids, layout.num)[1]
+        return arg
+    shape = (layout.num, keys.shape[1])
+    index = layout.ids[:, None].expand_as(keys)
+    best = keys.new_zeros(shape).scatter_reduce(0, index, keys, "amax", include_self=False)
+    place = torch.arange(keys.shape[0], device=keys.device)[:, None].expand_as(keys)
+    place = torch.where(keys == best[layout.ids], place, keys.shape[0])
+    first = place.new_full(shape, keys.shape[0]).scatter_reduce(0, index, place, "amin")
+    return torch.where(first < keys.shape[0], first, -1)
+
+
+def scatter_sum(
+    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
+) -> torch.Tensor:
+    """Sum of the entries of each segment.
+
+    Args:
+        src: any shape; floating or integer.
+        index: int64 or int32, 1-dimensional along `dim` or broadcastable to `src`.
+        dim: the reduced axis.
+        dim_size: segments; the largest index + 1 where None.
+
+    Returns:
+        `src`'s dtype, `dim_size` entries along `dim`.
+    """
+    layout, dim = _layout(src, index, dim, dim_size)
+    return layout.restore(_sum(layout.rows(src, dim), layout), dim)
+
+
+def scatter_mean(
+    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
+) -> torch.Tensor:
+    """Mean of the entries of each segment; arguments as `scatter_sum`."""
+    layout, dim = _layout(src, index, dim, dim_size)
+    total = _sum(layout.rows(src, dim), layout)
+    counts = torch.bincount(layout.ids, minlength=layout.num).clamp_min(1)[:, None]
+    if src.is_floating_point():
+        mean = total / counts.to(total.dtype)
+    else:
+        mean = torch.div(total, counts.to(total.dtype), rounding_mode="floor")
+    return layout.restore(mean, dim)
+
+
+def scatter_max(
+    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Maximum of each segment and the int64 position of it along `dim`; arguments as `scatter_sum`.
+
+    Returns:
+        `(out, arg)`; 0 and -1 where a segment is empty.
+    """
+    layout, dim = _layout(src, index, dim, dim_size)
+    rows = layout.rows(src, dim)
+    return _pick(rows, rows.detach(), layout, dim)
+
+
+def scatter_min(
+    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Minimum of each segment and the int64 position of it along `dim`; see `scatter_max`."""
+    layout, dim = _layout(src, index, dim, dim_size)
+    rows = layout.rows(src, dim)
+    keys = -rows.detach() if src.is_floating_point() else ~rows.detach()
+    return _pick(rows, keys, layout, dim)
+
+
+def _pick(
+    rows: torch.Tensor, keys: torch.Tensor, layout: _Layout, dim: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    arg = _arg_max(keys, layout)
+    if rows.shape[0]:
+        out = torch.where(arg >= 0, rows.gather(0, arg.clamp_min(0)), 0)
+    else:
+        out = rows.new_zeros(arg.shape)
+    if not layout.shared:
+        columns = layout.num // max(layout.size, 1)
+        arg = torch.where(arg >= 0, torch.div(arg, max(columns, 1), rounding_mode="floor"), -1)
+    return layout.restore(out, dim), layout.restore(arg, dim)

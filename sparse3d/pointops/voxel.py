@@ -1,0 +1,142 @@
+"""Compact voxels of a batch of clouds, and their mean positions and features.
+
+Meaning: `voxelize` numbers the occupied cells of a grid; `voxel_downsample` averages in them.
+Formula: `cell_i = floor((pos_i - start_i) / size_i)` in the positions' dtype, start by default the
+smallest position of the whole batch. Points outside `[start, end]` are a ValueError.
+Order: voxels ascending by `(batch, cell_0, ..., cell_{D-1})`; points of a voxel in input order.
+Accumulation: sums in ascending order of points, float32 (float64 for float64).
+Gradient: means and sums to positions and features; the cells none.
+Errors: size <= 0, unsorted batch vectors, NaN or infinite positions, cells beyond 2^31.
+
+Example:
+    >>> import torch
+    >>> from sparse3d.pointops.voxel import voxelize
+    >>> voxelize(torch.tensor([[0.5], [2.5], [0.1]]), 1.0, start=0.0).inverse.tolist()
+    [0, 1, 0]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from sparse3d._check import fail
+
+from . import _clouds, _inputs
+from .grid import Bound, axis_values
+from .scatter import scatter_sum
+
+
+@dataclass(frozen=True)
+class Voxelization:
+    """Occupied voxels with maps both ways.
+
+    Rows ascend by `(batch, *voxel_coords)`; `inverse[i]` is the row of point i; the points of row v
+    are `point_order[ptr[v]:ptr[v + 1]]`, in input order.
+    """
+
+    voxel_coords: torch.Tensor
+    batch: torch.Tensor
+    inverse: torch.Tensor
+    counts: torch.Tensor
+    point_order: torch.Tensor
+    ptr: torch.Tensor
+
+
+@dataclass(frozen=True)
+class VoxelDownsample:
+    """Voxels, their mean positions [V, D] and reduced features [V, C] (None without features)."""
+
+    voxels: Voxelization
+    pos: torch.Tensor
+    features: torch.Tensor | None
+
+
+def voxelize(
+    pos: torch.Tensor,
+    size: Bound,
+    batch: torch.Tensor | None = None,
+    *,
+    start: Bound | None = None,
+    end: Bound | None = None,
+) -> Voxelization:
+    """Occupied voxels.
+
+    Args:
+        pos: (N, D) floating.
+        size: voxel size, a number or one an axis.
+        batch: sorted batch vector, one cloud where None.
+        start, end: corners of the grid; the extent of all points where None.
+
+    Returns:
+        `Voxelization`, all int64.
+    """
+    _inputs.points("pos", pos, 2)
+    sizes = axis_values("size", size, pos)
+    if not bool((sizes > 0).all() & sizes.isfinite().all()):
+        fail("size", "finite and > 0", sizes.tolist())
+    rows = pos.shape[0]
+    if batch is None:
+        ids = torch.zeros(rows, dtype=torch.int64, device=pos.device)
+    else:
+        _clouds.pointer("batch", rows, batch, None, pos.device)
+        ids = batch.long()
+    plain = pos.detach()
+    low = plain.amin(0) if start is None and rows else axis_values("start", start or 0.0, pos)
+    if rows and bool((plain < low).any()):
+        fail("pos", ">= start", "points below it", "lower start")
+    if end is not None and bool((plain > axis_values("end", end, pos)).any()):
+        fail("pos", "<= end", "points above it", "raise end")
+    cells = ((plain - low) / sizes).floor()
+    if rows and float(cells.max()) >= 2.0**31:
+        fail("size", "large enough for cell numbers below 2^31", sizes.tolist())
+    keys = torch.cat([ids[:, None], cells.long()], 1)
+    voxels, inverse = torch.unique(keys, dim=0, return_inverse=True)
+    counts = torch.bincount(inverse, minlength=voxels.shape[0])
+    return Voxelization(
+        voxel_coords=voxels[:, 1:],
+        batch=voxels[:, 0],
+        inverse=inverse,
+        counts=counts,
+        point_order=torch.argsort(inverse, stable=True),
+        ptr=torch.cat([counts.new_zeros(1), counts.cumsum(0)]),
+    )
+
+
+def voxel_downsample(
+    pos: torch.Tensor,
+    size: Bound,
+    batch: torch.Tensor | None = None,
+    features: torch.Tensor | None = None,
+    *,
+    start: Bound | None = None,
+    end: Bound | None = None,
+    feature_reduce: str = "mean",
+    pool_backend: str = "index_add",
+) -> VoxelDownsample:
+    """Mean position and mean or summed features of each voxel.
+
+    Args:
+        pos, size, batch, start, end: as `voxelize`.
+        features: (N, C) floating.
+        feature_reduce: `mean` or `sum`.
+        pool_backend: `index_add` or `fused_csr`; accepted by name, both give the same here.
+
+    Returns:
+        `VoxelDownsample`.
+    """
+    if feature_reduce not in ("mean", "sum"):
+        fail("feature_reduce", "'mean' or 'sum'", repr(feature_reduce))
+    if pool_backend not in ("index_add", "fused_csr"):
+        fail("pool_backend", "'index_add' or 'fused_csr'", repr(pool_backend))
+    voxels = voxelize(pos, size, batch, start=start, end=end)
+    rows = voxels.counts.numel()
+    counts = voxels.counts[:, None].to(pos.dtype)
+    pooled = None
+    if features is not None:
+        if features.shape[0] != pos.shape[0]:
+            fail("features", f"of {pos.shape[0]} rows as pos has", features.shape[0])
+        pooled = scatter_sum(features, voxels.inverse, 0, rows)
+        pooled = pooled / counts if feature_reduce == "mean" else pooled
+    return VoxelDownsample(voxels, scatter_sum(pos, voxels.inverse, 0, rows) / counts, pooled)

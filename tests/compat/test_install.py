@@ -1,0 +1,87 @@
+"""`install`: names in `sys.modules`, never over a real package, and away again."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import pickle
+import sys
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from sparse3d import compat
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    yield
+    compat.uninstall()
+
+
+def test_imports_find_the_stand_in() -> None:
+    made = compat.install("spconv")
+    assert "spconv" in made
+    import spconv
+    import spconv.pytorch as sp
+    from spconv.core import ConvAlgo
+    from spconv.pytorch.utils import PointToVoxel
+    from spconv.utils import VoxelGenerator
+
+    assert spconv.pytorch.SubMConv3d is sp.SubMConv3d
+    assert sp is sys.modules["sparse3d.compat.spconv.pytorch"]
+    assert ConvAlgo.Native.value == 0
+    assert PointToVoxel.__name__ in dir(sp.utils)
+    assert VoxelGenerator is spconv.utils.VoxelGenerator
+    assert importlib.import_module("spconv.pytorch.functional") is sp.functional
+
+
+def test_versions_and_specs() -> None:
+    compat.install("spconv")
+    import spconv
+
+    assert [int(part) for part in spconv.__version__.split(".")] == spconv.SPCONV_VERSION_NUMBERS
+    assert importlib.metadata.version("spconv") == spconv.__version__
+    assert importlib.util.find_spec("spconv") is not None
+    assert importlib.util.find_spec("spconv.pytorch.conv") is not None
+    assert importlib.util.find_spec("spconv.nothing") is None
+
+
+def test_objects_pickle_with_and_without_the_stand_in() -> None:
+    compat.install("spconv")
+    import spconv.pytorch as sp
+
+    layer = sp.SubMConv3d(2, 2, 3)
+    kept = pickle.dumps(layer)
+    compat.uninstall("spconv")
+    twin = pickle.loads(kept)
+    assert torch.equal(twin.weight, layer.weight)
+
+
+def test_install_twice_and_uninstall() -> None:
+    assert compat.install("spconv") == compat.install("spconv")
+    compat.uninstall("spconv")
+    assert "spconv" not in sys.modules
+    with pytest.raises(importlib.metadata.PackageNotFoundError):
+        importlib.metadata.version("spconv")
+
+
+def test_a_real_package_is_left_alone(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "spconv").mkdir()
+    (tmp_path / "spconv" / "__init__.py").write_text("real = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "spconv" not in compat.install("spconv")
+    import spconv
+
+    assert spconv.real
+    assert compat.install("spconv", force=True)[0] == "spconv"
+    import spconv as forced
+
+    assert forced.__name__ == "sparse3d.compat.spconv"
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"name must be one of \[.*'spconv'.*\], got 'numpy'"):
+        compat.install("numpy")

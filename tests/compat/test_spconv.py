@@ -1,0 +1,240 @@
+"""The spconv stand-in: recorded layers, quirks that weights stand on, and code written for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracle
+import pytest
+import torch
+from golden import reader
+from golden.reader import Vector
+
+import sparse3d.compat.spconv as spconv1
+import sparse3d.compat.spconv.pytorch as spconv
+from sparse3d import _registry
+from sparse3d.compat.spconv import utils
+from sparse3d.compat.spconv.pytorch import functional as Fsp
+from sparse3d.compat.spconv.pytorch.utils import PointToVoxel
+
+FORWARD, GRADIENT = 1e-5, 1e-4
+ON_METAL = {"spconv_subm3d_k3_b1", "spconv_conv3d_k2s2", "spconv_conv3d_k3s2p1"}
+
+
+def tensor(vector: Vector, name: str) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(vector[name]))
+
+
+def close(actual: torch.Tensor | None, expected: torch.Tensor, bound: float) -> None:
+    assert actual is not None
+    assert actual.shape == expected.shape
+    assert float((actual.detach() - expected).abs().max()) <= bound
+
+
+def rows(vector: Vector, coords: torch.Tensor) -> torch.Tensor:
+    """For each of our rows, the peer's row at the same place."""
+    return torch.from_numpy(oracle.match_rows(vector["out_coords"], coords.numpy()))
+
+
+def layer_of(vector: Vector) -> spconv.conv.SparseConvolution:
+    meta = vector.meta
+    c_out, c_in = vector["weight"].shape[0], vector["weight"].shape[-1]
+    bias = "bias" in vector
+    kind = getattr(spconv, meta["cls"])
+    if meta["op"] == "inverse":
+        layer = kind(c_in, c_out, meta["kernel"], "down", bias=bias)
+    else:
+        numbers = (meta["kernel"], meta["stride"], meta["padding"], meta["dilation"])
+        layer = kind(c_in, c_out, *numbers, bias=bias)
+    state = {"weight": tensor(vector, "weight")}
+    if bias:
+        state["bias"] = tensor(vector, "bias")
+    layer.load_state_dict(state)
+    return layer
+
+
+def input_of(vector: Vector) -> spconv.SparseConvTensor:
+    """The recorded input; of an inverse layer, made by the strided layer it undoes."""
+    meta = vector.meta
+    batch = meta["batch"]
+    if meta["op"] != "inverse":
+        features = tensor(vector, "in_feats").requires_grad_()
+        return spconv.SparseConvTensor(
+            features, tensor(vector, "in_coords"), meta["in_shape"], batch
+        )
+    fine = tensor(vector, "fine_coords")
+    x = spconv.SparseConvTensor(torch.zeros(len(fine), 1), fine, meta["out_shape"], batch)
+    down = getattr(spconv, f"SparseConv{meta['ndim']}d")(
+        1, 1, meta["kernel"], meta["stride"], meta["padding"], meta["dilation"], indice_key="down"
+    )
+    middle = down(x)
+    order = oracle.match_rows(vector["in_coords"], middle.indices.numpy())
+    return middle.replace_feature(tensor(vector, "in_feats")[order].requires_grad_())
+
+
+CONV = {"conv", "subm", "transpose", "inverse"}
+NAMES = [n for n in reader.names("spconv") if Vector(n).meta["op"] in CONV]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_layers(name: str, backend: str) -> None:
+    if backend == "metal" and name not in ON_METAL:
+        pytest.skip("the Metal harness runs a subset")
+    vector = Vector(name)
+    with _registry.force(backend):
+        layer, x = layer_of(vector), input_of(vector)
+        out = layer(x)
+        order = rows(vector, out.indices)
+        if vector.meta["op"] == "subm":
+            assert torch.equal(out.indices, x.indices)
+        close(out.features, tensor(vector, "out_feats")[order], FORWARD)
+        out.features.backward(tensor(vector, "grad_out")[order])
+        with torch.no_grad():
+            close(layer(x).features, tensor(vector, "out_feats")[order], FORWARD)
+    grad_in = tensor(vector, "grad_in")
+    if vector.meta["op"] == "inverse":
+        grad_in = grad_in[oracle.match_rows(vector["in_coords"], x.indices.numpy())]
+    close(x.features.grad, grad_in, GRADIENT)
+    close(layer.weight.grad, tensor(vector, "grad_weight"), GRADIENT)
+    if layer.bias is not None:
+        close(layer.bias.grad, tensor(vector, "grad_bias"), GRADIENT)
+
+
+@pytest.mark.parametrize("name", reader.names("spconv_maxpool"))
+def test_recorded_max_pools_start_from_zero(name: str) -> None:
+    vector = Vector(name)
+    meta = vector.meta
+    x = input_of(vector)
+    numbers = (meta["kernel"], meta["stride"], meta["padding"])
+    out = spconv.SparseMaxPool3d(*numbers)(x)
+    order = rows(vector, out.indices)
+    close(out.features, tensor(vector, "out_feats")[order], FORWARD)
+    out.features.backward(tensor(vector, "grad_out")[order])
+    close(x.features.grad, tensor(vector, "grad_in"), GRADIENT)
+    true = spconv.SparseMaxPool3d(*numbers, floor_at_zero=False)(x)
+    close(true.features, tensor(vector, "true_max")[order], FORWARD)
+
+
+def test_recorded_union_add() -> None:
+    vector = Vector("spconv_sparse_add")
+    shape = [int(n) + 1 for n in vector["out_coords"].max(0)[1:]]
+    made = []
+    for side in "ab":
+        features = tensor(vector, f"{side}_feats").requires_grad_()
+        indices = tensor(vector, f"{side}_coords")
+        made.append(spconv.SparseConvTensor(features, indices, shape, 2))
+    for function in (Fsp.sparse_add, Fsp.sparse_add_hash_based):
+        out = function(*made)
+        order = rows(vector, out.indices)
+        close(out.features, tensor(vector, "out_feats")[order], FORWARD)
+    out.features.backward(tensor(vector, "grad_out")[order])
+    for side, x in zip("ab", made, strict=True):
+        close(x.features.grad, tensor(vector, f"grad_{side}"), GRADIENT)
+
+
+def test_recorded_dense() -> None:
+    vector = Vector("spconv_dense")
+    features = tensor(vector, "in_feats")
+    shape = vector["dense"].shape
+    x = spconv.SparseConvTensor(features, tensor(vector, "in_coords"), shape[2:], shape[0])
+    close(x.dense(), tensor(vector, "dense"), 0)
+    close(x.dense(channels_first=False), tensor(vector, "dense_channels_last"), 0)
+
+
+def test_recorded_points_to_voxels() -> None:
+    """The peer's `empty_mean` is a running sum over voxels; ours is each voxel's own mean."""
+    vector = Vector("spconv_ptv_basic")
+    meta = vector.meta
+    numbers = (meta["vsize_xyz"], meta["range_xyz"], 4, meta["max_voxels"], meta["max_points"])
+    made = PointToVoxel(*numbers, device=torch.device("cpu:0"))
+    voxels, indices, counts, ids = made.generate_voxel_with_id(tensor(vector, "points"))
+    close(voxels, tensor(vector, "voxels"), 0)
+    assert torch.equal(indices, tensor(vector, "coords"))
+    assert torch.equal(counts, tensor(vector, "num"))
+    assert torch.equal(ids, tensor(vector, "pc_voxel_id"))
+    filled, _, _ = made(tensor(vector, "points"), empty_mean=True)
+    for voxel, few, count in zip(filled, voxels, counts.tolist(), strict=True):
+        mean = few[:count].mean(0)
+        close(voxel[count:], mean.expand(len(voxel) - count, -1), 1e-6) if count < 5 else None
+    close(filled[0], tensor(vector, "voxels_empty_mean")[0], 1e-6)
+
+
+def test_voxel_generators_of_both_versions() -> None:
+    vector = Vector("spconv_ptv_basic")
+    meta = vector.meta
+    points = vector["points"]
+    old = utils.VoxelGenerator(meta["vsize_xyz"], meta["range_xyz"], 5, 400)
+    voxels, coords, counts = old.generate(points)
+    assert (coords == vector["coords"]).all()
+    assert (counts == vector["num"]).all()
+    assert voxels.shape == vector["voxels"].shape
+    assert old.grid_size.tolist() == [16, 16, 4]
+    second = utils.VoxelGeneratorV2(meta["vsize_xyz"], meta["range_xyz"], 5, 400).generate(points)
+    assert (second["voxels"] == vector["voxels"]).all()
+    assert (second["voxel_point_mask"][..., 0].sum(1) == vector["num"]).all()
+    new = utils.Point2VoxelCPU3d(meta["vsize_xyz"], meta["range_xyz"], 4, 400, 5)
+    from sparse3d.compat.cumm import tensorview as tv
+
+    made = new.point_to_voxel(tv.from_numpy(points))
+    assert (made[0].numpy() == vector["voxels"]).all()
+    assert type(made[1].numpy()) is np.ndarray
+
+
+# --------------------------------------------------------------------- quirks and differences
+
+
+def scene() -> spconv.SparseConvTensor:
+    cells = torch.randperm(512)[:60]
+    indices = torch.stack([cells // 512, cells // 64, cells // 8 % 8, cells % 8], 1).int()
+    return spconv.SparseConvTensor(torch.randn(60, 4), indices, [8, 8, 8], 1)
+
+
+def test_stride_of_a_submanifold_layer_is_ignored() -> None:
+    x = scene()
+    layer = spconv.SubMConv3d(4, 4, 3, stride=2, padding=1)
+    assert layer(x).indices is x.indices
+
+
+def test_tensors_keep_their_class_and_take_duplicates() -> None:
+    x = scene()
+    twice = spconv.SparseConvTensor(
+        torch.cat([x.features, x.features]), torch.cat([x.indices, x.indices]), [8, 8, 8], 1
+    )
+    out = spconv.SubMConv3d(4, 4, 3)(twice)
+    assert type(out) is spconv.SparseConvTensor
+    assert len(out) == 120
+    outside = spconv.SparseConvTensor(x.features, x.indices + 9, [8, 8, 8], 99)
+    with pytest.raises(ValueError, match="indices column"):
+        spconv.SubMConv3d(4, 4, 3)(outside)
+
+
+def test_undoing_follows_rows_whatever_became_of_positions() -> None:
+    x = scene()
+    middle = spconv.SparseConv3d(4, 4, 2, 2, indice_key="d")(x)
+    up = spconv.SparseInverseConv3d(4, 4, 2, "d")
+    wanted = up(middle).features
+    middle.indices[:, 1:] //= 2
+    assert torch.equal(up(middle).features, wanted)
+
+
+def test_code_of_version_1_assigns_features() -> None:
+    x = scene()
+    old = spconv1.SparseConvTensor(x.features, x.indices, [8, 8, 8], 1)
+    model = spconv1.SparseSequential(
+        spconv1.SubMConv3d(4, 4, 3, indice_key="s"), torch.nn.BatchNorm1d(4), torch.nn.ReLU()
+    )
+    out = model(old)
+    out.features = out.features + old.features
+    assert isinstance(out, spconv1.SparseConvTensor)
+    assert torch.equal(out.features, model(old).features + old.features)
+    assert spconv1.ToDense()(out).shape == (1, 4, 8, 8, 8)
+    with pytest.raises(ValueError, match="replace_feature"):
+        x.features = x.features
+
+
+def test_refusals_are_clear() -> None:
+    with pytest.raises(NotImplementedError, match="box operators"):
+        utils.rbbox_iou()
+    with pytest.raises(NotImplementedError, match="int8"):
+        spconv.quantization.quantize_per_tensor()
+    with pytest.raises(NotImplementedError, match="torch tensors as they are"):
+        spconv.cppcore.torch_tensor_to_tv(torch.zeros(1))

@@ -1,0 +1,271 @@
+"""Containers, norms, tables, pools, fusion."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+
+import pytest
+import torch
+from nn.scenes import at, scene
+from torch import nn
+from torch.nn import functional
+
+import sparse3d.nn as spnn
+
+# --------------------------------------------------------------------------------- sequential
+
+
+def test_sequential_routes_children() -> None:
+    x = scene()
+    seen: list[type] = []
+
+    class Spy(nn.Module):
+        def forward(self, value: object) -> object:
+            seen.append(type(value))
+            return value
+
+    class SparseSpy(spnn.SparseModule):
+        def forward(self, value: object) -> object:
+            seen.append(type(value))
+            return value
+
+    model = spnn.SparseSequential(
+        Spy(), SparseSpy(), nn.Linear(4, 3), spnn.SparseReLU(), spnn.ToDense(), Spy()
+    )
+    out = model(x)
+    assert seen == [torch.Tensor, spnn.SparseConvTensor, torch.Tensor]
+    assert out.shape == (2, 3, 8, 7, 6)
+
+
+def test_sequential_names_and_access() -> None:
+    children = OrderedDict(first=nn.ReLU(), second=spnn.SubMConv3d(4, 4, 3))
+    model = spnn.SparseSequential(children)
+    assert list(model.state_dict()) == ["second.weight", "second.bias"]
+    model = spnn.SparseSequential(nn.ReLU(), spnn.SubMConv3d(4, 4, 3), last=nn.ReLU())
+    assert list(model._modules) == ["0", "1", "last"]
+    model.add(nn.Linear(4, 4), "head")
+    model.add(nn.ReLU())
+    assert len(model) == 5
+    assert model[-1] is list(model)[4]
+    with pytest.raises(IndexError, match=r"index must be in \[-5, 5\), got 5"):
+        model[5]
+    with pytest.raises(ValueError, match="name must be not taken"):
+        model.add(nn.ReLU(), "head")
+
+
+def test_sequential_equals_its_layers_one_by_one() -> None:
+    x = scene()
+    model = spnn.SparseSequential(
+        spnn.SubMConv3d(4, 6, 3, bias=False), nn.BatchNorm1d(6), nn.ReLU(), spnn.SubMConv3d(6, 2, 1)
+    )
+    out = x
+    twin = copy.deepcopy(model)
+    for layer in twin:
+        sparse = isinstance(layer, spnn.SparseModule)
+        out = layer(out) if sparse else out.replace_feature(layer(out.features))
+    assert torch.equal(model(x).features, out.features)
+    assert torch.equal(model[1].running_var, twin[1].running_var)
+
+
+def test_nested_children_and_hooks() -> None:
+    x = scene()
+    inner = spnn.SparseSequential(spnn.SubMConv3d(4, 4, 3), nn.BatchNorm1d(4), nn.ReLU())
+    model = spnn.SparseSequential(inner, spnn.SubMConv3d(4, 4, 3)).eval()
+    caught: list[torch.Tensor] = []
+    inner[1].register_forward_hook(lambda _m, _i, out: caught.append(out))
+    with torch.no_grad():
+        model(x)
+    assert len(caught) == 1
+
+
+# -------------------------------------------------------------------------------------- norms
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_batch_norm_is_torchs(momentum: float | None) -> None:
+    x = scene(rows=300, shape=(12, 12, 12))
+    mine, theirs = spnn.SparseBatchNorm(4, momentum=momentum), nn.BatchNorm1d(4, momentum=momentum)
+    for _ in range(2):
+        features = x.features.clone().requires_grad_()
+        twin = x.features.clone().requires_grad_()
+        left, right = mine(x.replace_feature(features)).features, theirs(twin)
+        torch.testing.assert_close(left, right)
+        upstream = torch.randn_like(left)
+        left.backward(upstream)
+        right.backward(upstream)
+        torch.testing.assert_close(features.grad, twin.grad)
+        torch.testing.assert_close(mine.weight.grad, theirs.weight.grad)
+    assert mine.state_dict().keys() == theirs.state_dict().keys()
+    for key, value in theirs.state_dict().items():
+        torch.testing.assert_close(mine.state_dict()[key], value)
+    mine.eval(), theirs.eval()
+    torch.testing.assert_close(mine(x).features, theirs(x.features))
+    torch.testing.assert_close(mine(x.features), theirs(x.features))
+
+
+def test_batch_norm_bytes_do_not_depend_on_threads(threads) -> None:  # type: ignore[no-untyped-def]
+    x = scene(rows=3000, shape=(20, 20, 20))
+    made = []
+    for count in (1, 2, 3):
+        threads(count)
+        norm = spnn.SparseBatchNorm(4)
+        made.append((norm(x).features.detach(), norm.running_var.clone()))
+    for out, variance in made[1:]:
+        assert torch.equal(out, made[0][0])
+        assert torch.equal(variance, made[0][1])
+
+
+def test_small_modules() -> None:
+    x = scene()
+    assert torch.equal(spnn.SparseReLU()(x).features, x.features.relu())
+    assert spnn.SparseIdentity()(x) is x
+    assert spnn.Identity()(x) is x
+    assert torch.equal(spnn.ToDense()(x), x.dense())
+    assert spnn.RemoveGrid()(x).grid.numel() == 0
+    assert spnn.modules.is_spconv_module(spnn.SparseReLU())
+    assert spnn.modules.is_sparse_conv(spnn.SubMConv1d(1, 1, 1))
+    assert not spnn.modules.is_sparse_conv(nn.Linear(1, 1))
+    sync = spnn.SparseSyncBatchNorm(4).eval()
+    torch.testing.assert_close(sync(x).features, x.features / (1 + sync.eps) ** 0.5)
+
+
+# ------------------------------------------------------------------------------------- tables
+
+
+def test_tables() -> None:
+    x = scene()
+    wide = spnn.SubMConv3d(4, 6, 3)(x)
+    joined = spnn.JoinTable()([x, wide])
+    assert torch.equal(joined.features, torch.cat([x.features, wide.features], 1))
+    assert torch.equal(spnn.AddTable()([x, x, x]).features, x.features * 3)
+    pair = spnn.ConcatTable(spnn.SparseReLU(), spnn.SparseIdentity())
+    left, right = pair(x)
+    assert torch.equal(left.features, x.features.relu())
+    assert right is x
+    branch = spnn.SparseSequential(
+        spnn.ConcatTable().add(spnn.SubMConv3d(4, 4, 3)), spnn.AddTable()
+    )
+    assert branch(x).features.shape == (80, 4)
+    with pytest.raises(ValueError, match="AddTable: tensor must be of 80 rows"):
+        spnn.AddTable()([x, scene(rows=9)])
+    with pytest.raises(ValueError, match="JoinTable: input must be at least one tensor"):
+        spnn.JoinTable()([])
+    other = scene(rows=30)
+    total = spnn.tables.AddTableMisaligned()([x, other])
+    torch.testing.assert_close(total.dense(), x.dense() + other.dense())
+
+
+# -------------------------------------------------------------------------------------- pools
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "dilation"), [(2, None, 0, 1), (3, 2, 1, 1), (3, 2, 0, 2)]
+)
+def test_max_pool_is_the_true_maximum(kernel, stride, padding, dilation) -> None:  # type: ignore[no-untyped-def]
+    x = scene()
+    x = x.replace_feature(x.features - 5)
+    out = spnn.SparseMaxPool3d(kernel, stride, padding, dilation)(x)
+    filled = torch.full_like(x.dense(), float("-inf"))
+    filled.movedim(1, -1)[x.indices.long().unbind(1)] = x.features
+    dense = functional.max_pool3d(
+        functional.pad(filled, [padding] * 6, value=float("-inf")), kernel, stride, 0, dilation
+    )
+    assert torch.equal(out.features, at(dense, out))
+    assert (out.features < 0).all()
+    floored = spnn.SparseMaxPool3d(kernel, stride, padding, dilation, floor_at_zero=True)(x)
+    assert not floored.features.any()
+
+
+def test_pools_make_the_sites_of_a_conv() -> None:
+    x = scene()
+    conv = spnn.SparseConv3d(4, 4, 3, 2, 1)(x)
+    for pool in (spnn.SparseMaxPool3d(3, 2, 1), spnn.SparseAvgPool3d(3, 2, 1)):
+        assert torch.equal(pool(x).indices, conv.indices)
+
+
+def test_mean_pool_counts_the_sites_present() -> None:
+    x = scene(dtype=torch.float64)
+    x = x.replace_feature(x.features.requires_grad_())
+    out = spnn.SparseAvgPool3d(2)(x)
+    ones = x.replace_feature(torch.ones_like(x.features))
+    total = functional.avg_pool3d(x.dense(), 2)
+    count = functional.avg_pool3d(ones.dense(), 2)
+    wanted = at(total / count, out)
+    torch.testing.assert_close(out.features, wanted)
+    upstream = torch.randn_like(wanted)
+    got = torch.autograd.grad(out.features, x.features, upstream, retain_graph=True)[0]
+    torch.testing.assert_close(got, torch.autograd.grad(wanted, x.features, upstream)[0])
+
+
+def test_global_pools_keep_every_channel_and_sample() -> None:
+    x = scene(batch_size=2)
+    wide = spnn.SparseConvTensor(x.features, x.indices, x.spatial_shape, 3)
+    rows = [x.features[x.indices[:, 0] == b] for b in range(2)]
+    mean = spnn.SparseGlobalAvgPool()(wide)
+    largest = spnn.SparseGlobalMaxPool()(wide)
+    assert mean.shape == largest.shape == (3, 4)
+    for b in range(2):
+        torch.testing.assert_close(mean[b], rows[b].mean(0))
+        assert torch.equal(largest[b], rows[b].amax(0))
+    assert not mean[2].any()
+    assert torch.equal(spnn.pool.SparseGlobalMaxOrAvgPool(True)(wide), mean)
+
+
+def test_pool_records_rows_and_names_1_to_4_axes() -> None:
+    pool = spnn.SparseMaxPool3d(2, record_voxel_count=True)
+    out = pool(scene())
+    assert pool.get_max_num_voxels().tolist() == [len(out)]
+    for ndim, shape in ((1, (30,)), (2, (9, 9)), (4, (4, 4, 4, 4))):
+        out = getattr(spnn, f"SparseMaxPool{ndim}d")(2)(scene(rows=12, shape=shape))
+        assert out.ndim == ndim
+
+
+# ------------------------------------------------------------------------------------- fusion
+
+
+def trained(groups: int = 1) -> spnn.SparseSequential:
+    model = spnn.SparseSequential(
+        spnn.SubMConv3d(4, 8, 3, bias=False, groups=groups),
+        nn.BatchNorm1d(8),
+        nn.ReLU(),
+        spnn.SparseConv3d(8, 6, 3, 2, 1),
+        spnn.SparseBatchNorm(6),
+        nn.LeakyReLU(0.2),
+        spnn.SubMConv3d(6, 6, 1),
+        nn.BatchNorm1d(6),
+        spnn.SubMConv3d(6, 3, 3),
+        nn.Sigmoid(),
+    )
+    for _ in range(3):
+        model(scene(rows=150))
+    return model.eval()
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_fuse_gives_the_same_numbers(groups: int) -> None:
+    x, model = scene(), trained(groups)
+    before = copy.deepcopy(model.state_dict())
+    unfused = x
+    for layer in model:
+        unfused = (
+            layer(unfused)
+            if isinstance(layer, spnn.SparseModule | spnn.SparseBatchNorm)
+            else unfused.replace_feature(layer(unfused.features))
+        )
+    fused = spnn.fuse(model)
+    torch.testing.assert_close(fused(x).features, unfused.features, rtol=1e-5, atol=1e-6)
+    with torch.no_grad():
+        torch.testing.assert_close(model(x).features, unfused.features, rtol=1e-5, atol=1e-6)
+    assert sum(isinstance(m, spnn.SparseIdentity) for m in fused) == 6
+    assert len(fused) == len(model)
+    for key, value in model.state_dict().items():
+        assert torch.equal(value, before[key])
+
+
+def test_fuse_leaves_a_training_model_alone() -> None:
+    model = trained().train()
+    fused = spnn.fuse(model)
+    assert not any(isinstance(m, spnn.SparseIdentity) for m in fused)
+    x = scene()
+    assert torch.equal(fused(x).features, copy.deepcopy(model)(x).features)

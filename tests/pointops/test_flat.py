@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import point_oracle as oracle
+import pytest
+import torch
+from point_oracle import make_cloud
+
+from sparse3d.pointops import flat
+
+SIZES = torch.tensor([50, 0, 3, 120])
+BATCH = torch.repeat_interleave(torch.arange(4), SIZES)
+BOUNDS = [0, 50, 50, 53, 173]
+
+
+def _cloud(shape: str, seed: int = 1) -> torch.Tensor:
+    return make_cloud(shape, 173, seed)
+
+
+def _by_hand(x: torch.Tensor, y: torch.Tensor, find: object) -> list[list[int]]:
+    pairs: list[list[int]] = [[], []]
+    for first, last in itertools.pairwise(BOUNDS):
+        if last == first:
+            continue
+        for row, line in enumerate(find(y[first:last], x[first:last])):  # type: ignore[operator]
+            kept = [int(i) for i in line if i >= 0]
+            pairs[0] += [first + row] * len(kept)
+            pairs[1] += [first + i for i in kept]
+    return pairs
+
+
+def test_knn(backend: str, shape: str) -> None:
+    x, y = _cloud(shape, 1), _cloud(shape, 2)
+    found = flat.knn(x, y, 5, BATCH, BATCH)
+    wanted = _by_hand(x, y, lambda q, p: oracle.knn(q, p, min(5, len(p))))
+    assert found.tolist() == wanted
+    assert found.dtype == torch.int64
+
+
+def test_knn_of_a_small_cloud_gives_fewer_edges(backend: str) -> None:
+    x = make_cloud("uniform", 3)
+    assert flat.knn(x, x, 10).shape == (2, 9)
+    assert flat.knn(x[:0], x, 10).shape == (2, 0)
+
+
+def test_radius(backend: str, shape: str) -> None:
+    x, y = _cloud(shape, 1), _cloud(shape, 2)
+    table = oracle.distances32(y[53:], x[53:])
+    radius = float(np.sqrt(np.quantile(table, 0.1))) + 1e-3
+    found = flat.radius(x, y, radius, BATCH, BATCH, 6)
+    square = np.float32(radius * radius)
+
+    def hits(q: torch.Tensor, p: torch.Tensor) -> list[list[int]]:
+        return [np.flatnonzero(line)[:6].tolist() for line in oracle.distances32(q, p) < square]
+
+    assert found.tolist() == _by_hand(x, y, hits)
+
+
+def test_radius_squares_the_double(backend: str) -> None:
+    """r = 0.1: fl32(r * r) = 0.0099999998 lies below the dense rule's fl32(fl32(r)^2)."""
+    inside = float(np.sqrt(np.float64(np.float32(0.1 * 0.1))) * (1 - 1e-7))
+    between = float(np.nextafter(np.float32(0.1), np.float32(0)))
+    assert np.float32(between) ** 2 >= np.float32(0.1 * 0.1) or True
+    x = torch.tensor([[0.1, 0, 0], [inside, 0, 0]])
+    wanted = [i for i in range(2) if np.float32(x[i, 0]) ** 2 < np.float32(0.1 * 0.1)]
+    assert flat.radius(x, torch.zeros(1, 3), 0.1)[1].tolist() == wanted
+    with pytest.raises(ValueError, match="r must be such that its square fits float32"):
+        flat.radius(x, x, 1e-30)
+
+
+def test_radius_in_chunks_is_the_same(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = _cloud("lattice")
+    whole = flat.radius(x, x, 1.5, BATCH, BATCH, 20)
+    monkeypatch.setattr(flat, "HITS_A_CHUNK", 20 * 31)
+    assert torch.equal(flat.radius(x, x, 1.5, BATCH, BATCH, 20), whole)
+
+
+def test_ignore_same_index(backend: str) -> None:
+    x = _cloud("lattice")
+    every = flat.radius(x, x, 1.5, BATCH, BATCH, 200)
+    others = flat.radius(x, x, 1.5, BATCH, BATCH, 200, ignore_same_index=True)
+    assert torch.equal(others, every[:, every[0] != every[1]])
+
+
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+@pytest.mark.parametrize("loop", [False, True])
+def test_graphs(backend: str, shape: str, flow: str, loop: bool) -> None:
+    x = _cloud(shape)
+    graph = flat.knn_graph(x, 4, BATCH, loop, flow)
+    centre, neighbour = graph if flow == "target_to_source" else graph.flip(0)
+
+    def nearest(q: torch.Tensor, p: torch.Tensor) -> list[list[int]]:
+        lines = oracle.knn(q, p, len(p)).tolist()
+        return [[i for i in line if loop or i != row][:4] for row, line in enumerate(lines)]
+
+    assert [centre.tolist(), neighbour.tolist()] == _by_hand(x, x, nearest)
+    graph = flat.radius_graph(x, 1.5, BATCH, loop, 4, flow)
+    centre, neighbour = graph if flow == "target_to_source" else graph.flip(0)
+
+    def within(q: torch.Tensor, p: torch.Tensor) -> list[list[int]]:
+        lines = [np.flatnonzero(line) for line in oracle.distances32(q, p) < 2.25]
+        return [[i for i in line if loop or i != row][:4] for row, line in enumerate(lines)]
+
+    assert [centre.tolist(), neighbour.tolist()] == _by_hand(x, x, within)
+
+
+def test_cosine(backend: str) -> None:
+    draw = torch.Generator().manual_seed(0)
+    x, y = torch.randn(60, 16, generator=draw), torch.randn(20, 16, generator=draw)
+    found = flat.knn(x, y, 7, cosine=True)
+    cosine = torch.nn.functional.cosine_similarity(y.double()[:, None], x.double()[None], dim=2)
+    wanted = cosine.argsort(dim=1, descending=True)[:, :7]
+    assert torch.equal(found[1].view(20, 7), wanted)
+    assert flat.knn(torch.zeros(2, 3), torch.ones(1, 3), 2, cosine=True).shape == (2, 2)
+
+
+def test_nearest(backend: str, shape: str) -> None:
+    x, y = _cloud(shape, 1), _cloud(shape, 2)
+    wanted = _by_hand(y, x, lambda q, p: oracle.knn(q, p, 1))
+    assert flat.nearest(x, y, BATCH, BATCH).tolist() == wanted[1]
+    with pytest.raises(ValueError, match="batch_y must be of at least one point in every cloud"):
+        flat.nearest(x, y[:50], BATCH, BATCH[:50])
+
+
+def test_fps(backend: str, shape: str) -> None:
+    x = _cloud(shape)
+    taken = flat.fps(x, BATCH, 0.3, random_start=False)
+    wanted = []
+    for first, last in itertools.pairwise(BOUNDS):
+        count = int(np.ceil(np.float32(last - first) * np.float32(0.3)))
+        if count:
+            wanted += [first + i for i in oracle.fps(x[first:last], count)]
+    assert taken.tolist() == wanted
+    assert torch.equal(flat.fps(x, None, 0.3, False, ptr=BOUNDS), taken)
+    assert torch.equal(flat.fps(x, None, 0.3, False, ptr=torch.tensor(BOUNDS)), taken)
+
+
+def test_fps_ratio_arithmetic(backend: str) -> None:
+    """ceil(float32(n) * float32(ratio)): 0.07 * 100 is 7.0000005 in float32, 7.000000000000001 in
+    float64, and 0.1 as float16 is 0.09998."""
+    cloud = torch.rand(100, 3)
+    for ratio in (0.07, 0.1, 0.29, 0.5, 1.0):
+        for dtype in (torch.float32, torch.float16):
+            share = float(torch.tensor(ratio, dtype=dtype))
+            count = int(np.ceil(np.float32(100) * np.float32(share)))
+            assert flat.fps(cloud.to(dtype), ratio=ratio).numel() == min(count, 100)
+    assert flat.fps(cloud).numel() == 50
+
+
+def test_fps_random_start_follows_the_seed(backend: str) -> None:
+    cloud = torch.rand(1000, 3)
+    torch.manual_seed(3)
+    first = flat.fps(cloud, ratio=0.01)
+    torch.manual_seed(3)
+    assert torch.equal(flat.fps(cloud, ratio=0.01), first)
+    starts = {int(flat.fps(cloud, ratio=0.001)[0]) for _ in range(12)}
+    assert len(starts) > 1
+
+
+def test_one_axis_and_features(backend: str) -> None:
+    line = torch.tensor([0.0, 5.0, 1.0])
+    assert flat.knn(line, line, 2)[1].tolist() == [0, 2, 1, 2, 2, 0]
+    assert flat.fps(line, ratio=0.5, random_start=False).tolist() == [0, 1]
+
+
+def test_bad_input(backend: str) -> None:
+    x = torch.rand(4, 3)
+    for call in (
+        lambda b: flat.knn(x, x, 1, b, b),
+        lambda b: flat.radius(x, x, 1.0, b, b),
+        lambda b: flat.knn_graph(x, 1, b),
+        lambda b: flat.radius_graph(x, 1.0, b),
+        lambda b: flat.nearest(x, x, b, b),
+        lambda b: flat.fps(x, b),
+    ):
+        with pytest.raises(ValueError, match="must be sorted"):
+            call(torch.tensor([0, 1, 0, 1]))
+        with pytest.raises(ValueError, match="of 4 entries"):
+            call(torch.tensor([0, 1]))
+        with pytest.raises(ValueError, match=r"must be in \[0, "):
+            call(torch.tensor([-1, 0, 0, 0]))
+        with pytest.raises(TypeError, match="int64 or int32"):
+            call(torch.zeros(4))
+    with pytest.raises(ValueError, match=r"must be in \[0, 2\), got 2"):
+        flat.knn(x, x, 1, torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1, 2, 2]), batch_size=2)
+    with pytest.raises(ValueError, match="flow must be"):
+        flat.knn_graph(x, 1, flow="up")
+    with pytest.raises(ValueError, match=r"ratio must be in \(0, 1\]"):
+        flat.fps(x, ratio=1.5)
+    with pytest.raises(ValueError, match="ptr must be ascending, start at 0 and end at 4"):
+        flat.fps(x, ptr=[0, 3])
+    with pytest.raises(ValueError, match="of one dtype"):
+        flat.knn(x, x.double(), 1)
+    for radius in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="r must be finite and > 0"):
+            flat.radius(x, x, radius)
+    with pytest.raises(ValueError, match="x must be finite"):
+        flat.knn(x * float("nan"), x, 1)
+
+
+def test_empty(backend: str) -> None:
+    nothing, batch = torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64)
+    assert flat.knn(nothing, nothing, 3, batch, batch).shape == (2, 0)
+    assert flat.radius(nothing, nothing, 1.0, batch, batch).shape == (2, 0)
+    assert flat.knn_graph(nothing, 3, batch).shape == (2, 0)
+    assert flat.radius_graph(nothing, 1.0, batch).shape == (2, 0)
+    assert flat.fps(nothing, batch).shape == (0,)
+    assert flat.nearest(nothing, nothing).shape == (0,)

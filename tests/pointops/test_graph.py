@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sparse3d.pointops import flat, graclus_cluster, random_walk
+from sparse3d.pointops.graph import graclus, walk
+
+
+@pytest.fixture
+def graph() -> tuple[torch.Tensor, torch.Tensor]:
+    found = flat.knn_graph(torch.rand(60, 3, generator=torch.Generator().manual_seed(0)), 4)
+    both = torch.unique(torch.cat([found, found.flip(0)], 1), dim=1)
+    return both[0], both[1]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_graclus_matches_neighbours(
+    backend: str, graph: tuple[torch.Tensor, torch.Tensor], weighted: bool
+) -> None:
+    row, col = graph
+    weight = torch.rand(row.numel()) if weighted else None
+    cluster = graclus_cluster(row, col, weight, 60)
+    pairs = set(zip(row.tolist(), col.tolist(), strict=False))
+    for number in cluster.unique().tolist():
+        members = (cluster == number).nonzero()[:, 0].tolist()
+        assert members[0] == number
+        assert len(members) <= 2
+        assert len(members) == 1 or tuple(members) in pairs
+    alone = {n for n in range(60) if (cluster == n).sum() == 1 and cluster[n] == n}
+    assert not any(a in alone and b in alone for a, b in pairs)
+
+
+def test_graclus_takes_the_heaviest_free_neighbour_in_order(backend: str) -> None:
+    rowptr = torch.tensor([0, 3, 4, 5, 6])
+    col = torch.tensor([1, 2, 3, 0, 0, 0])
+    order = torch.tensor([0, 1, 2, 3])
+    none = torch.empty(0, dtype=torch.float64)
+    assert graclus(rowptr, col, none, order).tolist() == [0, 0, 2, 3]
+    weight = torch.tensor([1.0, 5.0, 2.0, 1, 5, 2], dtype=torch.float64)
+    assert graclus(rowptr, col, weight, order).tolist() == [0, 1, 0, 3]
+    weight[2] = 5.0  # of equal weights the last
+    assert graclus(rowptr, col, weight, order).tolist() == [0, 1, 2, 0]
+    assert graclus(rowptr, col, weight, order.flip(0)).tolist() == [0, 1, 2, 0]
+
+
+@pytest.mark.parametrize(("p", "q"), [(1, 1), (0.25, 4.0), (4.0, 0.25)])
+def test_walks_follow_edges(
+    backend: str, graph: tuple[torch.Tensor, torch.Tensor], p: float, q: float
+) -> None:
+    row, col = graph
+    start = torch.arange(60)
+    torch.manual_seed(1)
+    nodes, edges = random_walk(row, col, start, 9, p, q, return_edge_indices=True)
+    assert torch.equal(nodes[:, 0], start)
+    assert torch.equal(row[edges], nodes[:, :-1])
+    assert torch.equal(col[edges], nodes[:, 1:])
+    torch.manual_seed(1)
+    assert torch.equal(random_walk(row, col, start, 9, p, q), nodes)
+
+
+def test_a_dead_end_stays(backend: str) -> None:
+    row, col = torch.tensor([0]), torch.tensor([1])
+    for p in (1.0, 2.0):
+        nodes, edges = random_walk(
+            row, col, torch.tensor([0, 1]), 3, p, 1.0, return_edge_indices=True
+        )
+        assert nodes.tolist() == [[0, 1, 1, 1], [1, 1, 1, 1]]
+        assert edges.tolist() == [[0, -1, -1], [-1, -1, -1]]
+
+
+def test_bias_returns_or_explores(backend: str) -> None:
+    """On a path of 50 nodes a tiny p walks back and forth, a large p never turns round."""
+    row = torch.cat([torch.arange(49), torch.arange(1, 50)])
+    col = torch.cat([torch.arange(1, 50), torch.arange(49)])
+    start = torch.full((40,), 25)
+    torch.manual_seed(0)
+    back = random_walk(row, col, start, 12, 1e-3, 1.0)
+    onward = random_walk(row, col, start, 12, 1e3, 1.0)
+    assert (back[:, 2:] == back[:, :-2]).float().mean() > 0.95
+    assert (onward[:, 2:] == onward[:, :-2]).float().mean() < 0.05
+
+
+def test_kernel_equals_reference(graph: tuple[torch.Tensor, torch.Tensor]) -> None:
+    row, col = graph
+    counts = torch.bincount(row, minlength=60)
+    rowptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    start, uniform = torch.arange(60), torch.rand(60, 8)
+    for p, q in ((1.0, 1.0), (0.3, 2.0)):
+        mine = walk(rowptr, col, start, uniform, 8, p, q, 77)
+        wanted = walk.reference(rowptr, col, start, uniform, 8, p, q, 77)
+        assert all(torch.equal(a, b) for a, b in zip(mine, wanted, strict=False))
+    order, weight = torch.randperm(60), torch.rand(row.numel(), dtype=torch.float64)
+    for w in (weight, weight[:0]):
+        assert torch.equal(graclus(rowptr, col, w, order), graclus.reference(rowptr, col, w, order))
+
+
+def test_bad_input() -> None:
+    row, col = torch.tensor([0, 1]), torch.tensor([1, 0])
+    with pytest.raises(ValueError, match=r"col must be in \[0, 1\), got 1"):
+        graclus_cluster(row * 0, col, num_nodes=1)
+    with pytest.raises(ValueError, match="weight must be of 2 entries"):
+        graclus_cluster(row, col, torch.ones(3))
+    with pytest.raises(ValueError, match="p must be finite and > 0"):
+        random_walk(row, col, row, 2, p=0)
+    with pytest.raises(ValueError, match="walk_length must be >= 0"):
+        random_walk(row, col, row, -1)
+    with pytest.raises(ValueError, match="row must be sorted"):
+        random_walk(row.flip(0), col, row, 1, coalesced=False)
+    assert graclus_cluster(row[:0], col[:0]).shape == (0,)

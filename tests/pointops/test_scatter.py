@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from sparse3d.pointops import scatter_max, scatter_mean, scatter_min, scatter_sum
+
+LAYOUTS = [((40,), (40,), 0), ((40, 3), (40,), 0), ((4, 40), (40,), 1), ((4, 40), (4, 40), -1)]
+LAYOUTS += [((2, 40, 3), (2, 40), 1), ((40, 3), (40, 3), 0), ((2, 40, 3), (40,), 1)]
+
+
+def _segments(
+    src: torch.Tensor, index: torch.Tensor, dim: int, size: int
+) -> list[tuple[tuple[int, ...], int, list[tuple[int, float]]]]:
+    """For each output place: its entries as (position along dim, value)."""
+    dim %= src.ndim
+    if index.ndim == 1:
+        index = index.view([-1 if axis == dim else 1 for axis in range(src.ndim)])
+    else:
+        index = index.reshape(*index.shape, *[1] * (src.ndim - index.ndim))
+    index = index.expand_as(src)
+    places = {}
+    for at in np.ndindex(*src.shape):
+        out = (*at[:dim], int(index[at]), *at[dim + 1 :])
+        places.setdefault(out, []).append((at[dim], float(src[at])))
+    shape = [size if axis == dim else n for axis, n in enumerate(src.shape)]
+    return [(out, dim, places.get(out, [])) for out in np.ndindex(*shape)]
+
+
+@pytest.mark.parametrize(("shape", "index_shape", "dim"), LAYOUTS)
+def test_values(
+    backend: str, shape: tuple[int, ...], index_shape: tuple[int, ...], dim: int
+) -> None:
+    src = torch.randint(-3, 4, shape).float()
+    index = torch.randint(0, 6, index_shape)
+    index[index == 4] = 0  # one empty segment
+    total, mean = scatter_sum(src, index, dim, 7), scatter_mean(src, index, dim, 7)
+    (high, at_high), (low, at_low) = (
+        scatter_max(src, index, dim, 7),
+        scatter_min(src, index, dim, 7),
+    )
+    for out, _, entries in _segments(src, index, dim, 7):
+        values = [value for _, value in entries]
+        assert float(total[out]) == sum(values)
+        assert float(mean[out]) == pytest.approx(sum(values) / max(len(values), 1), rel=1e-6)
+        for got, arg, best in ((high, at_high, max), (low, at_low, min)):
+            if not values:
+                assert float(got[out]) == 0
+                assert int(arg[out]) == -1
+            else:
+                assert float(got[out]) == best(values)
+                first = next(place for place, value in entries if value == best(values))
+                assert int(arg[out]) == first
+
+
+def test_sums_are_made_in_order(backend: str) -> None:
+    """1e8 + 1 - 1e8 in float32 depends on the order: ascending gives 0, any other 1."""
+    src = torch.tensor([1e8, 1.0, -1e8])
+    assert float(scatter_sum(src, torch.zeros(3, dtype=torch.int64))) == 0.0
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
+def test_gradients(reduce: str) -> None:
+    function = {"sum": scatter_sum, "mean": scatter_mean, "max": scatter_max, "min": scatter_min}
+    src = torch.randn(3, 12, dtype=torch.float64, requires_grad=True)
+    for index in (torch.randint(0, 5, (12,)), torch.randint(0, 5, (3, 12))):
+
+        def run(value: torch.Tensor, index: torch.Tensor = index) -> torch.Tensor:
+            out = function[reduce](value, index, 1, 6)
+            return out[0] if isinstance(out, tuple) else out
+
+        assert torch.autograd.gradcheck(run, (src,))
+        assert torch.autograd.gradgradcheck(run, (src,))
+
+
+def test_empty_and_integers(backend: str) -> None:
+    nothing = torch.zeros(0, dtype=torch.int64)
+    assert scatter_sum(torch.zeros(0, 2), nothing, 0, 3).tolist() == [[0.0] * 2] * 3
+    assert scatter_max(torch.zeros(0, 2), nothing, 0, 3)[1].tolist() == [[-1] * 2] * 3
+    assert scatter_sum(torch.zeros(0, 2), nothing, 0).shape == (0, 2)
+    src, index = torch.tensor([7, -2, 4]), torch.tensor([1, 1, 0])
+    assert scatter_sum(src, index).tolist() == [4, 5]
+    assert scatter_mean(src, index).tolist() == [4, 2]
+    assert scatter_min(src, index)[0].tolist() == [4, -2]
+
+
+def test_bad_input(backend: str) -> None:
+    src = torch.zeros(3, 2)
+    with pytest.raises(ValueError, match="index must be >= 0, got -1"):
+        scatter_sum(src, torch.tensor([0, -1, 0]), 0)
+    with pytest.raises(ValueError, match=r"index must be in \[0, 2\), dim_size, got 2"):
+        scatter_sum(src, torch.tensor([0, 2, 0]), 0, 2)
+    with pytest.raises(ValueError, match="index must be of 3 entries"):
+        scatter_sum(src, torch.tensor([0, 1]), 0)
+    with pytest.raises(ValueError, match="index must be broadcastable"):
+        scatter_sum(src, torch.zeros(2, 2).long(), 0)
+    with pytest.raises(TypeError, match="index must be int64 or int32"):
+        scatter_sum(src, torch.zeros(3), 0)
+    with pytest.raises(ValueError, match=r"dim must be in \[-2, 2\), got 2"):
+        scatter_sum(src, torch.zeros(3).long(), 2)

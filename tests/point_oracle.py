@@ -91,7 +91,10 @@ def fps(
     """Farthest point sampling, one candidate at a time."""
     size = len(cloud)
     best = np.full(size, np.inf, np.float32)
-    order = sorted(range(size), key=lambda i: (i % slots, i)) if slots else list(range(size))
+    order = list(range(size))
+    if slots:
+        width = slots.bit_length() - 1
+        order.sort(key=lambda i: (f"{i % slots:0{width}b}"[::-1], i))
     taken = [start]
     while len(taken) < count:
         best = np.minimum(best, distances32(cloud[taken[-1]][None], cloud)[0])

@@ -30,7 +30,7 @@ def test_code_prints_what_the_page_says(page: str) -> None:
             assert not printed, f"{page}:{line}: the block above prints, and no text follows it"
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
-                exec(compile("\n" * line + body, page, "exec"), scope)  # noqa: S102
+                exec(compile("\n" * line + body, page, "exec"), scope)
             printed = out.getvalue()
             ran += 1
         else:

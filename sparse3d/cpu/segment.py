@@ -28,9 +28,7 @@ def _sum(values: torch.Tensor, ids: torch.Tensor, num: int) -> torch.Tensor:
 
 
 @segment_max.kernel("cpu")
-def _max(
-    values: torch.Tensor, ids: torch.Tensor, num: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _max(values: torch.Tensor, ids: torch.Tensor, num: int) -> tuple[torch.Tensor, torch.Tensor]:
     values, ids = values.contiguous(), ids.contiguous()
     rows, channels = values.shape
     out = torch.empty((num, channels), dtype=values.dtype)

@@ -33,9 +33,7 @@ def _map(
 
 
 @interpolate.kernel("cpu")
-def _interpolate(
-    features: torch.Tensor, rows: torch.Tensor, weights: torch.Tensor
-) -> torch.Tensor:
+def _interpolate(features: torch.Tensor, rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     features, rows, weights = features.contiguous(), rows.contiguous(), weights.contiguous()
     count, corners = rows.shape
     out = torch.empty((count, features.shape[1]), dtype=features.dtype)

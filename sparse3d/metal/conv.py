@@ -62,7 +62,7 @@ def vector(element_size: int, *channels: int) -> int:
     return next(v for v in widths if all(c % v == 0 for c in channels))
 
 
-def macros(layer: _Layer, dtype: torch.dtype) -> dict[str, object]:
+def macros(layer: _Layer, dtype: torch.dtype) -> dict[str, Any]:
     """How conv.metal is specialised for a layer: tile sizes, pack width, element type."""
     size = dtype.itemsize
     # 128 columns save the second gather of a 64-column tile; 32 rows of them still fit 32 KB.
@@ -78,16 +78,16 @@ def macros(layer: _Layer, dtype: torch.dtype) -> dict[str, object]:
     }
 
 
-def _small_macros(layer: _Layer, dtype: torch.dtype) -> dict[str, object]:
+def _small_macros(layer: _Layer, dtype: torch.dtype) -> dict[str, Any]:
     return {"SP_ELEM": _shader.element(dtype), "SP_BACKWARD": int(layer.backward)}
 
 
 def _threads(made: dict[str, Any]) -> int:
-    return 32 * int(made["SP_BM"]) // 32 * int(made["SP_BN"]) // 16
+    return int(made["SP_BM"] * made["SP_BN"] // 16)
 
 
 def _columns(layer: _Layer, made: dict[str, Any]) -> int:
-    return layer.groups * -(-layer.width // int(made["SP_BN"]))
+    return int(layer.groups * -(-layer.width // made["SP_BN"]))
 
 
 def _by_tiles(
@@ -108,7 +108,7 @@ def _by_tiles(
     else:
         made = macros(layer, rows.dtype)
         kernels = _shader.library("conv", **made)
-        name, size, parts = "sp_conv", _threads(made), _plan.TILE // int(str(made["SP_BM"]))
+        name, size, parts = "sp_conv", _threads(made), _plan.TILE // made["SP_BM"]
         columns = _columns(layer, made)
     pairs_a_tile = -(-plan.sources.numel() // plan.tiles)
     for first, last in _shader.spans(plan.tiles, pairs_a_tile * layer.macs):
@@ -127,7 +127,7 @@ def _by_taps(
     epilogue: _Epilogue,
     out: torch.Tensor,
 ) -> None:
-    """Weight-stationary: a launch for each tap and its mirror; the centre of mirrored maps needs no gather."""
+    """Weight-stationary: a launch for each tap and its mirror; a mirrored centre has no gather."""
     src, dst, splits = pairs
     flags, bias, residual = epilogue.arguments(rows)
     made = macros(layer, rows.dtype)
@@ -136,7 +136,7 @@ def _by_taps(
         _threads(made),
         _columns(layer, made),
     )
-    bm, bounds, count = int(made["SP_BM"]), splits.tolist(), out.shape[0]
+    bm, bounds, count = made["SP_BM"], splits.tolist(), out.shape[0]
     shape = [layer.depth, layer.width, layer.taps, layer.groups, flags, 0]
     sums = torch.zeros((1 + mirrored) * out.numel(), dtype=torch.float32, device=out.device)
     turns = [[t] for t in range(layer.taps)]
@@ -153,7 +153,7 @@ def _by_taps(
 
 
 def _tap_bytes(splits: torch.Tensor, layer: _Layer, out: torch.Tensor, rows_a_tile: int) -> int:
-    """Device bytes of the weight-stationary dataflow: gathers, weights once a tile of pairs, sums read and written."""
+    """Bytes of the weight-stationary dataflow: gathers, weights once a tile, sums in and out."""
     counts, size = splits.diff(), out.element_size()
     tiles = int((-(-counts // rows_a_tile)).sum())
     pairs, made = int(splits[-1]), layer.width * layer.groups
@@ -167,10 +167,10 @@ def _tile_bytes(plan: Plan, layer: _Layer, out: torch.Tensor, parts: int) -> int
 
 
 def _choose(plan: Plan, splits: torch.Tensor, layer: _Layer, out: torch.Tensor) -> str:
-    """The dataflow that moves fewer bytes by count; held against the meter by tests/metal/test_traffic.py."""
+    """The dataflow that moves fewer bytes by count; tests/metal/test_traffic.py measures both."""
     if layer.small or plan.repeats:
         return "tiles"
-    bm = int(str(macros(layer, out.dtype)["SP_BM"]))
+    bm = macros(layer, out.dtype)["SP_BM"]
     tiles = _tile_bytes(plan, layer, out, _plan.TILE // bm)
     return "taps" if _tap_bytes(splits, layer, out, bm) < tiles else "tiles"
 
@@ -187,7 +187,7 @@ def run(
     epilogue: _Epilogue = _Epilogue(),  # noqa: B008
     dataflow: str | None = None,
 ) -> torch.Tensor:
-    """Sums over `pairs` (row, output row, splits) into `count` rows; `dataflow` forces "tiles" or "taps"."""
+    """Sums over `pairs` (row, output row, splits) into `count` rows; `dataflow` forces one."""
     taps, inner = weight.shape[1], weight.shape[2]
     outer = weight.shape[0] // groups
     depth, width = (outer, inner) if backward else (inner, outer)
@@ -287,7 +287,7 @@ def _weight_grad(
     groups: int,
 ) -> torch.Tensor:
     taps, channels = splits.numel() - 1, grad.shape[1]
-    inner, outer = features.shape[1] // groups, channels // groups
+    inner = features.shape[1] // groups
     out = torch.zeros((channels, taps, inner), dtype=torch.float32, device=features.device)
     if src.numel() == 0 or out.numel() == 0:
         return out.to(features.dtype)

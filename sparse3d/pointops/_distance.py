@@ -1,9 +1,9 @@
 """Distances, with the rounding that every backend repeats.
 
 `d = (x0 - y0)^2`, then `d += (xi - yi)^2` for i = 1, 2, ... in order, each operation rounded on its
-own in float32 (float64 for float64 inputs), nothing fused. For `l1` `|xi - yi|` takes the
-place of the square; `euclidean` is the correctly rounded root of `squared`. Equal formulas and equal order give equal bits, hence equal indices, on every
-backend.
+own in float32 (float64 for float64 inputs), nothing fused. For `l1` `|xi - yi|` takes the place of
+the square; `euclidean` is the correctly rounded root of `squared`. Equal formulas and equal order
+give equal bits, hence equal indices, on every backend.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAIRS_A_CHUNK = 1 << 22
 
 
 def pairwise(query: torch.Tensor, reference: torch.Tensor, metric: str = "squared") -> torch.Tensor:
-    """Distances [m, n] of rows [m, D] and [n, D]; `euclidean` is ordered as `squared` and not rooted."""
+    """Distances [m, n] of rows [m, D] and [n, D]; `euclidean` gives the squares."""
     total: torch.Tensor | None = None
     for axis in range(query.shape[1]):
         difference = query[:, axis, None] - reference[None, :, axis]  # [m, n]
@@ -37,7 +37,7 @@ def root(squared: torch.Tensor) -> torch.Tensor:
 
 
 def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-    """Save what the gradient of (distances, indices) = search(query, reference, clouds, ...) needs."""
+    """Save what the gradient of a search(query, reference, clouds, ...) needs."""
     query, reference, clouds = inputs[:3]
     ctx.save_for_backward(query, reference, output[1], clouds)
     ctx.mark_non_differentiable(output[1])

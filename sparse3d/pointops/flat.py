@@ -40,7 +40,8 @@ from .knn import search as _knn_search
 HITS_A_CHUNK = 1 << 24
 
 
-def _rows(name: str, value: torch.Tensor) -> torch.Tensor:
+def checked_rows(name: str, value: torch.Tensor) -> torch.Tensor:
+    """Rows of points, a vector as points of one coordinate."""
     return _inputs.points(name, value[:, None] if value.ndim == 1 else value, 2)
 
 
@@ -52,7 +53,7 @@ def _pair(
     batch_size: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Checked rows of x and y and the table of clouds (y queries x)."""
-    x, y = _rows("x", x), _rows("y", y)
+    x, y = checked_rows("x", x), checked_rows("y", y)
     _inputs.alike("x", x, "y", y)
     ptr_x = _clouds.pointer("batch_x", x.shape[0], batch_x, batch_size, x.device)
     if batch_y is batch_x and y.shape[0] == x.shape[0]:
@@ -111,7 +112,8 @@ def knn(
         x: (N, F) floating references.
         y: (M, F) queries, same dtype and device.
         k: neighbours, >= 0.
-        batch_x, batch_y: sorted batch vectors, one cloud where None.
+        batch_x: sorted batch vectors, one cloud where None.
+        batch_y: as `batch_x`.
         cosine: order by cosine distance.
         num_workers: accepted for torch_cluster's sake; threads are torch's.
         batch_size: clouds; the largest batch id + 1 where None.
@@ -164,7 +166,12 @@ def radius(
     """Edges from each row of `y` to the first rows of `x` within `r` in the same cloud.
 
     Args:
-        x, y, batch_x, batch_y, num_workers, batch_size: as `knn`.
+        x: as `knn`.
+        y: as `knn`.
+        batch_x: as `knn`.
+        batch_y: as `knn`.
+        num_workers: as `knn`.
+        batch_size: as `knn`.
         r: radius.
         max_num_neighbors: hits kept a query, lowest index first; for the nearest use `knn`.
         ignore_same_index: leave out the reference whose row number is the query's.
@@ -251,6 +258,11 @@ def nearest(
 ) -> torch.Tensor:
     """For each row of `x` the nearest row of `y` in the same cloud, (N,) int64."""
     y, x, clouds = _pair(y, x, batch_y, batch_x, None)
+    return nearest_rows(x, y, clouds)
+
+
+def nearest_rows(x: torch.Tensor, y: torch.Tensor, clouds: torch.Tensor) -> torch.Tensor:
+    """`nearest` of checked rows and a checked table of clouds (x queries y)."""
     if bool(((clouds[:, 1] > clouds[:, 0]) & (clouds[:, 3] == clouds[:, 2])).any()):
         fail("batch_y", "of at least one point in every cloud of batch_x", "a cloud without any")
     return _knn_search(x.detach(), y.detach(), clouds, 1)[1][:, 0]
@@ -278,7 +290,7 @@ def fps(
     Returns:
         int64 rows of `x`, cloud by cloud, in the order of taking.
     """
-    rows = _rows("x", x)
+    rows = checked_rows("x", x)
     if ptr is not None:
         bounds = _clouds.checked_pointer("ptr", ptr, rows.shape[0])
     else:

@@ -7,8 +7,9 @@ Order and ties: the order of taking; equal float32 distances go to the smaller i
 Padding: a taken point leaves the race, so that each index appears once while npoint <= N, also for
 coincident points; when none is left, index 0 repeats.
 Peers' rules, for the stand-ins, by name: `stay` keeps taken points in the race at distance 0 (the
-first of several coincident points can come again); `slots = T > 0` orders ties by
-`(index mod T, index)`, which is what a reduction over T threads does.
+first of several coincident points can come again); `slots = T > 0`, a power of two, orders ties by
+`(index mod T with its bits reversed, index)`, which is what a halving reduction over T threads
+does.
 `skip_near_origin`: points with x^2 + y^2 + z^2 <= 1e-3 are never taken, the start apart.
 Accumulation: float32 (float64 for float64).
 Gradient: none, indices only.
@@ -35,6 +36,15 @@ from . import _inputs
 STRATEGIES = ("auto", "single", "multigroup")
 
 
+def _reversed(slot: torch.Tensor, slots: int) -> torch.Tensor:
+    """The bits of a slot number in reverse order."""
+    out = torch.zeros_like(slot)
+    while slots > 1:
+        out = out * 2 + slot % 2
+        slot, slots = slot // 2, slots // 2
+    return out
+
+
 def _reference(
     points: torch.Tensor,
     clouds: torch.Tensor,
@@ -50,7 +60,7 @@ def _reference(
         cloud = points[first:last]
         rank = torch.arange(last - first, device=points.device)
         if slots:
-            rank = (rank % slots) * (last - first) + rank // slots
+            rank = _reversed(rank % slots, slots) * (last - first) + rank // slots
         row_of = torch.argsort(rank)
         place = torch.argsort(row_of)  # position in the order that decides ties
         best = cloud.new_full((last - first,), float("inf"))
@@ -125,10 +135,10 @@ def furthest_point_sample(
     _inputs.count("npoint", npoint, 0)
     if strategy not in STRATEGIES:
         fail("strategy", f"one of {STRATEGIES}", repr(strategy))
-    return _dense(xyz, npoint, start_idx, skip_near_origin, strategy)
+    return sample_dense(xyz, npoint, start_idx, skip_near_origin, strategy)
 
 
-def _dense(
+def sample_dense(
     xyz: torch.Tensor,
     npoint: int,
     start_idx: int = 0,
@@ -138,6 +148,7 @@ def _dense(
     stay: bool = False,
     slots: int = 0,
 ) -> torch.Tensor:
+    """`furthest_point_sample` of checked points under a rule by name."""
     batch, size, dim = xyz.shape
     if npoint:
         if size == 0 and batch:

@@ -14,7 +14,7 @@ from sparse3d.ops import coordinates as C
 from sparse3d.ops import kernel_map as M
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-# Of the largest entry: sums of a few hundred products. Halves come from float32 sums, so two results
+# Of the largest entry: sums of a few hundred products. Halves come from float32 sums: two results
 # may also round to neighbouring numbers: one unit in the last place of the entry itself.
 SUMS = {torch.float64: 1e-14}
 

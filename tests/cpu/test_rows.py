@@ -63,9 +63,7 @@ def test_pool_max_of_nan_and_lonely_rows(scene, both):
     (src, dst, splits), rows_out = pool_map(coords)
     x = values((len(coords), 20), torch.float32)
     x[::7], x[3] = float("nan"), float("-inf")
-    for mine, theirs in zip(
-        *both(P.pool_max, x, src, dst, splits, rows_out + 3), strict=True
-    ):
+    for mine, theirs in zip(*both(P.pool_max, x, src, dst, splits, rows_out + 3), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)
 
 

@@ -74,7 +74,8 @@ def test_strides_do_not_matter(backend: str) -> None:
     view, shifted = wide.transpose(1, 2), wide.transpose(1, 2)[:, 7:, :]
     pairs = zip(
         ball_query(view, shifted, 1.0, 4),
-        ball_query(view.contiguous(), shifted.contiguous(), 1.0, 4), strict=False,
+        ball_query(view.contiguous(), shifted.contiguous(), 1.0, 4),
+        strict=False,
     )
     assert all(torch.equal(one, two) for one, two in pairs)
 

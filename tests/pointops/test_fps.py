@@ -6,7 +6,7 @@ import torch
 from point_oracle import make_cloud
 
 from sparse3d.pointops import furthest_point_sample
-from sparse3d.pointops.fps import _dense
+from sparse3d.pointops.fps import sample_dense
 
 
 @pytest.mark.parametrize("size", [1, 2, 31, 257])
@@ -51,14 +51,14 @@ def test_ties_go_to_the_smaller_index(backend: str) -> None:
 def test_coincident_points_of_the_peers_rule(backend: str) -> None:
     """With `stay` a taken point keeps distance 0, so the first of equal points comes again."""
     cloud = torch.zeros(1, 4, 3)
-    assert _dense(cloud, 4, stay=True)[0].tolist() == [0, 0, 0, 0]
-    assert _dense(cloud, 4)[0].tolist() == [0, 1, 2, 3]
+    assert sample_dense(cloud, 4, stay=True)[0].tolist() == [0, 0, 0, 0]
+    assert sample_dense(cloud, 4)[0].tolist() == [0, 1, 2, 3]
 
 
 def test_slots_decide_ties_as_a_thread_reduction_does(backend: str, shape: str) -> None:
     cloud = make_cloud(shape, 300)
     wanted = oracle.fps(cloud, 60, stay=True, slots=64)
-    assert _dense(cloud[None], 60, stay=True, slots=64)[0].tolist() == wanted
+    assert sample_dense(cloud[None], 60, stay=True, slots=64)[0].tolist() == wanted
 
 
 def test_points_near_the_origin_can_be_left_out(backend: str) -> None:
@@ -110,7 +110,7 @@ def test_bad_input(backend: str) -> None:
     with pytest.raises(TypeError, match="xyz must be float32"):
         furthest_point_sample(cloud.long(), 1)
     cloud[0, 2, 1] = float("nan")
-    with pytest.raises(ValueError, match="xyz must be finite, got 1 rows.*row 2"):
+    with pytest.raises(ValueError, match=r"xyz must be finite, got 1 rows.*row 2"):
         furthest_point_sample(cloud, 1)
     cloud[0, 2, 1] = float("-inf")
     with pytest.raises(ValueError, match="xyz must be finite"):

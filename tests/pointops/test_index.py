@@ -14,7 +14,9 @@ def test_knn_gives_the_same(backend: str, shape: str) -> None:
     for k in (0, 1, 20):
         for one, two in zip(index.knn(query, k), knn(query[None], cloud[None], k), strict=False):
             assert torch.equal(one, two[0])
-    for one, two in zip(SpatialIndex(cloud, backend="scan").knn(query, 4), index.knn(query, 4), strict=False):
+    for one, two in zip(
+        SpatialIndex(cloud, backend="scan").knn(query, 4), index.knn(query, 4), strict=False
+    ):
         assert torch.equal(one, two)
 
 

@@ -95,7 +95,9 @@ def test_strides_do_not_matter(backend: str) -> None:
     """A transposed view gave wrong distances elsewhere."""
     wide = torch.randn(2, 3, 120)
     view, shifted = wide.transpose(1, 2), wide.transpose(1, 2)[:, 7:, :]
-    for one, two in zip(knn(view, shifted, 4), knn(view.contiguous(), shifted.contiguous(), 4), strict=False):
+    for one, two in zip(
+        knn(view, shifted, 4), knn(view.contiguous(), shifted.contiguous(), 4), strict=False
+    ):
         assert torch.equal(one, two)
 
 

@@ -12,9 +12,13 @@ def test_same_results_by_name(shape: str) -> None:
     assert torch.equal(
         reference.furthest_point_sample(cloud, 9, 2), pointops.furthest_point_sample(cloud, 9, 2)
     )
-    for one, two in zip(reference.knn(cloud, cloud, 4), pointops.knn(cloud, cloud, 4), strict=False):
+    for one, two in zip(
+        reference.knn(cloud, cloud, 4), pointops.knn(cloud, cloud, 4), strict=False
+    ):
         assert torch.equal(one, two)
     for one, two in zip(
-        reference.ball_query(cloud, cloud, 0.5, 4), pointops.ball_query(cloud, cloud, 0.5, 4), strict=False
+        reference.ball_query(cloud, cloud, 0.5, 4),
+        pointops.ball_query(cloud, cloud, 0.5, 4),
+        strict=False,
     ):
         assert torch.equal(one, two)

@@ -1,6 +1,7 @@
 // Weight-stationary convolution. For a tile of output rows that stays in cache, each tap's pairs are a
 // sub-range; register blocks read input rows in place and add into the tile. The tap of (i, i) pairs
 // goes first and stores, so nothing is cleared and nothing gathered for it.
+#include "abi.h"
 #include "conv.h"
 
 #include "order.h"
@@ -62,6 +63,27 @@ void each_tap(const ConvCall& c, const F& f) {
 template <class T>
 void clear_tile(T* y, int64_t ld, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) std::fill(y + r * ld, y + r * ld + columns, T(0));
+}
+
+// The last step of a tile of float32 sums: bias, residual, activation, one rounding.
+template <class E>
+void finish_half(const ConvCall& c, const Kernels& kernels, float* sums, int64_t ld, int64_t row0, int64_t rows, int64_t channel,
+                 int64_t columns) {
+  constexpr bool half = std::is_same<E, Float16>::value;
+  const auto* residual = static_cast<const E*>(c.residual);
+  const auto* bias = static_cast<const float*>(c.bias);
+  auto* y = static_cast<E*>(c.y);
+  Buffer<float> added(residual ? columns : 0);
+  Finish<float> f{sums, ld, 1, columns, bias ? bias + channel : nullptr, nullptr, 0, c.activation, static_cast<float>(c.alpha)};
+  for (int64_t r = 0; r < rows; ++r) {
+    f.y = sums + r * ld;
+    if (residual) {
+      kernels.widen(reinterpret_cast<const uint16_t*>(residual + (row0 + r) * c.ldr + channel), columns, half, added.data());
+      f.residual = added.data();
+    }
+    if (f.bias || f.residual || f.activation != kNone) kernels.f32.finish(f);
+    kernels.narrow(f.y, columns, half, reinterpret_cast<uint16_t*>(y + (row0 + r) * c.ldy + channel));
+  }
 }
 
 template <class E>
@@ -133,25 +155,87 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
         }
       }
     });
-    Finish<T> f{tile_y, ld, rows, columns, bias ? bias + channel : nullptr, nullptr, 0, c.activation, static_cast<T>(c.alpha)};
     if constexpr (kWide) {
+      Finish<T> f{tile_y, ld, rows, columns, bias ? bias + channel : nullptr, nullptr, c.ldr, c.activation, static_cast<T>(c.alpha)};
       if (residual) f.residual = residual + row0 * c.ldr + channel;
-      f.ldr = c.ldr;
       if (f.bias || f.residual || f.activation != kNone) mm.finish(f);
     } else {
-      constexpr bool half = std::is_same<E, Float16>::value;
-      Buffer<T> added(residual ? columns : 0);
-      f.rows = 1;
-      for (int64_t r = 0; r < rows; ++r) {
-        f.y = tile_y + r * ld;
-        if (residual) {
-          kernels.widen(reinterpret_cast<const uint16_t*>(residual + (row0 + r) * c.ldr + channel), columns, half, added.data());
-          f.residual = added.data();
-        }
-        if (f.bias || f.residual || f.activation != kNone) mm.finish(f);
-        kernels.narrow(f.y, columns, half, reinterpret_cast<uint16_t*>(y + (row0 + r) * c.ldy + channel));
-      }
+      finish_half<E>(c, kernels, tile_y, ld, row0, rows, channel, columns);
     }
+  });
+}
+
+// bfloat16 on AMX tiles: rows are gathered into a panel, channels padded to multiples of 32.
+void convolve_amx(const ConvCall& c, const Kernels& kernels) {
+  const AmxKernels& amx = *amx_kernels();
+  const int64_t k = c.channels_in, n = c.channels_out, k32 = ceil_div(k, 32) * 32, n32 = ceil_div(n, 32) * 32;
+  const int64_t packed_size = k32 * n32;
+  const auto *x = static_cast<const uint16_t*>(c.x), *w = static_cast<const uint16_t*>(c.w);
+  Buffer<uint16_t> packed(c.groups * c.taps * packed_size);
+  parallel_for(c.threads, c.groups * c.taps, [&](int64_t i) {
+    const uint16_t* from = w + i / c.taps * c.w_group + i % c.taps * c.w_tap;
+    uint16_t* to = packed.data() + i * packed_size;
+    for (int64_t o = 0; o < n32; o += 32)
+      for (int64_t b = 0; b < k32; b += 32)
+        for (int64_t h = 0; h < 32; h += 16)
+          for (int64_t q = 0; q < 32; q += 2)
+            for (int64_t a = 0; a < 16; ++a)
+              for (int64_t e = 0; e < 2; ++e) {
+                const int64_t column = o + h + a, row = b + q + e;
+                *to++ = column < n && row < k ? from[row * c.w_in + column * c.w_out] : uint16_t(0);
+              }
+  });
+  const Tiling tiling = tiling_of(c, 32, sizeof(float));
+  const bool store_all = c.flags & kDisjoint;
+  const int64_t step = std::max<int64_t>(32, 16384 / std::max<int64_t>(k32, 1) / 32 * 32);  // a panel of 32 KB
+  parallel_for(c.threads, tiling.tiles * c.groups * tiling.blocks, [&](int64_t item) {
+    const int64_t block = item % tiling.blocks, g = item / tiling.blocks % c.groups, tile = item / tiling.blocks / c.groups;
+    const int64_t row0 = tile * tiling.rows, row1 = std::min(c.num_out, row0 + tiling.rows), rows = row1 - row0;
+    const int64_t column0 = block * tiling.columns, columns = std::min(n - column0, tiling.columns), wide = ceil_div(columns, 32) * 32;
+    const uint16_t* xg = x + g * k;
+    Buffer<float> sums(rows * wide);
+    Buffer<uint16_t> panel(step * k32);
+    memset(panel.data(), 0, static_cast<size_t>(step * k32) * 2);  // channels beyond k stay 0
+    if (c.identity < 0 && !store_all) std::fill(sums.data(), sums.data() + rows * wide, 0.0f);
+    alignas(64) unsigned char saved[64];
+    amx.enter(saved);
+    each_tap(c, [&](int64_t list, int64_t tap) {
+      const bool here = list == c.identity;
+      const Range range = here ? Range{row0, row1} : tile_range(c.out, c.splits, list, row0, row1);
+      AmxMultiply j{};
+      j.w = packed.data() + (g * c.taps + tap) * packed_size + column0 * k32;
+      j.k = k32;
+      j.columns = wide;
+      j.base = row0;
+      j.lds = wide;
+      j.store = here || store_all;
+      int64_t p = range.begin;
+      if (here && k == k32) {  // whole blocks are read in place
+        j.n = rows / 32 * 32;
+        j.x = xg + row0 * c.ldx;
+        j.ldx = c.ldx;
+        j.sum = sums.data();
+        amx.multiply(j);
+        p += j.n;
+      }
+      for (; p < range.end; p += step) {
+        j.n = std::min(step, range.end - p);
+        for (int64_t r = 0; r < j.n; ++r) {
+          if (!here && p + r + 12 < range.end) {
+            const uint16_t* ahead = xg + int64_t(c.in[p + r + 12]) * c.ldx;
+            for (int64_t a = 0; a < k; a += 32) __builtin_prefetch(ahead + a);
+          }
+          memcpy(panel.data() + r * k32, xg + (here ? p + r : int64_t(c.in[p + r])) * c.ldx, static_cast<size_t>(k) * 2);
+        }
+        j.x = panel.data();
+        j.ldx = k32;
+        j.dst = here ? nullptr : c.out + p;
+        j.sum = here ? sums.data() + (p - row0) * wide : sums.data();
+        amx.multiply(j);
+      }
+    });
+    amx.leave(saved);
+    finish_half<BFloat16>(c, kernels, sums.data(), wide, row0, rows, g * n + column0, columns);
   });
 }
 
@@ -210,6 +294,8 @@ S3D_API int32_t s3d_conv(const ConvCall* call) {
       using E = typename decltype(e)::type;
       if (c.groups > 1 && c.channels_in == 1 && c.channels_out == 1)
         convolve_depthwise<E>(c, kernels);
+      else if (path == kAmx && std::is_same<E, BFloat16>::value)
+        convolve_amx(c, kernels);
       else
         convolve<E>(c, kernels);
     });

@@ -1,5 +1,6 @@
 // Weight gradient: per tap, chunks of pairs are packed into panels and multiplied as one matrix product;
 // long taps are cut into segments of a fixed number of pairs, whose sums are added in order.
+#include "abi.h"
 #include <vector>
 
 #include "conv.h"

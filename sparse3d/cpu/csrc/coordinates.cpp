@@ -1,3 +1,4 @@
+#include "abi.h"
 #include "coordinates.h"
 
 using namespace s3d;
@@ -28,7 +29,6 @@ S3D_API int32_t s3d_coordinate_lookup(int32_t threads, const int32_t* coords, in
   });
 }
 
-// first and inverse have room for n entries; *count of first are written.
 S3D_API int32_t s3d_coordinate_unique(int32_t threads, const int32_t* coords, int64_t n, int32_t ndim,
                                       int64_t* first, int64_t* inverse, int64_t* count) {
   return guarded([&] {

@@ -1,4 +1,5 @@
 // Rows into a dense grid and out of it. Bytes are copied: no arithmetic, one code for all types.
+#include "abi.h"
 #include "table.h"
 
 namespace s3d {
@@ -21,7 +22,6 @@ int64_t cell_of(const int32_t* row, int64_t batches, const int64_t* shape) {
 
 using namespace s3d;
 
-// dense is cleared here; of rows with equal coordinates the lowest is written. row_bytes: of one row.
 S3D_API int32_t s3d_dense_scatter(int32_t threads, const void* x, int64_t row_bytes, const int32_t* coords, int64_t n, int32_t ndim,
                                   int64_t batches, const int64_t* shape, void* dense) {
   return guarded([&] {

@@ -1,3 +1,4 @@
+#include "abi.h"
 #include "dispatch.h"
 
 #include "common.h"
@@ -87,7 +88,6 @@ const Kernels& kernels_of(int32_t resolved) {
 
 }  // namespace s3d
 
-// Bit p: path p works on this machine.
 S3D_API int32_t s3d_paths() {
   int32_t bits = 1 << s3d::kPortable;
   const s3d::Available& a = s3d::available();
@@ -98,5 +98,4 @@ S3D_API int32_t s3d_paths() {
   return bits;
 }
 
-// The path taken when none is asked for.
 S3D_API int32_t s3d_default_path() { return s3d::resolve_path(s3d::kAuto); }

@@ -79,8 +79,8 @@ struct Kernels {
   void (*compact)(const int32_t* row, int64_t begin, int64_t end, int32_t* src, int32_t* dst);
 };
 
-// bfloat16 products on AMX tiles. Panels of x are [n rounded up to 32][k rounded up to 32], weights
-// [columns / 32][k / 32][2][16][16][2], sums float32 with columns rounded up to 32.
+// sum[dst[p] - base, :] (+)= x[p, :] @ w in bfloat16 on AMX tiles. Rows of x are readable up to the next
+// multiple of 32; weights are [columns / 32][k / 32][2 column halves][16 pairs of k][16 columns][2].
 struct AmxMultiply {
   const uint16_t* x;
   int64_t ldx;
@@ -96,7 +96,7 @@ struct AmxMultiply {
 struct AmxKernels {
   bool (*permit)();  // asks the system for the tile registers
   void (*multiply)(const AmxMultiply&);
-  void (*enter)(void* saved);  // 64 bytes: the caller's tile configuration
+  void (*enter)(void* saved);  // keeps the thread's tile configuration, 64 bytes
   void (*leave)(const void* saved);
 };
 

@@ -1,5 +1,6 @@
 // Kernel maps of known outputs: submanifold (half of the taps searched, the other half mirrored) and
 // given. Also the compaction of a neighbour table into pairs, and the handles of the C ABI.
+#include "abi.h"
 #include "kernel_map.h"
 
 #include "coordinates.h"
@@ -208,7 +209,6 @@ S3D_API int32_t s3d_map_given(int32_t threads, int32_t path, const int32_t* coor
   });
 }
 
-// shape null: no grid. transposed: q = p*stride - padding + t*dilation (generative).
 S3D_API int32_t s3d_map_footprint(int32_t threads, int32_t path, const int32_t* coords, int64_t n, int32_t ndim,
                                   const int64_t* kernel, const int64_t* stride, const int64_t* padding,
                                   const int64_t* dilation, const int64_t* shape, int32_t transposed, void** handle) {
@@ -233,7 +233,6 @@ S3D_API void s3d_map_sizes(const void* handle, int64_t* pairs, int64_t* rows_out
   *rows_out = map->rows_out;
 }
 
-// Writes the map and frees the handle. out_coords may be null.
 S3D_API int32_t s3d_map_take(int32_t threads, void* handle, int32_t* out_coords, int32_t* src, int32_t* dst,
                              int64_t* splits) {
   auto* map = static_cast<MapBuild*>(handle);

@@ -1,4 +1,5 @@
 // What a convolution needs to know of its pairs, and their order by dst where a map lacks it.
+#include "abi.h"
 #include <atomic>
 
 #include "order.h"
@@ -26,7 +27,6 @@ void each_piece(int32_t threads, const int64_t* splits, int64_t taps, const F& f
 
 }  // namespace
 
-// header: int64 [2], see pairs.h. Accumulation goes into dst.
 S3D_API int32_t s3d_pairs_inspect(int32_t threads, const int32_t* src, const int32_t* dst, const int64_t* splits, int64_t taps,
                                   int64_t num_in, int64_t num_out, int32_t mirrored, int64_t* header) {
   return guarded([&] {
@@ -68,7 +68,6 @@ S3D_API int32_t s3d_pairs_inspect(int32_t threads, const int32_t* src, const int
   });
 }
 
-// The pairs of each tap by dst, pairs of equal dst in their old order.
 S3D_API int32_t s3d_pairs_sort(int32_t threads, const int32_t* src, const int32_t* dst, const int64_t* splits, int64_t taps,
                                int64_t num_out, int32_t* sorted_src, int32_t* sorted_dst) {
   return guarded([&] {

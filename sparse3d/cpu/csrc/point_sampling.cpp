@@ -16,6 +16,13 @@ struct Cloud {
 
 constexpr int64_t kOrderedPoints = 512;  // below it boxes do not pay for the sort
 
+// The bits of a slot number in reverse order; slots is a power of two.
+int64_t reversed(int64_t slot, int64_t slots) {
+  int64_t out = 0;
+  for (; slots > 1; slots /= 2, slot /= 2) out = out * 2 + slot % 2;
+  return out;
+}
+
 template <class T>
 struct Widened {  // the points as float32, for the order only
   static const float* of(const T* points, int64_t n, Buffer<float>& room) {
@@ -53,7 +60,7 @@ void sample(const T* points, int32_t dim, const Cloud& cloud, bool stay, bool sk
     const bool real = at < n;
     const int64_t r = real ? row[at] : 0;
     for (int32_t axis = 0; axis < dim; ++axis) data[axis * padded + at] = real ? mine[r * dim + axis] : T(0);
-    rank[at] = !real ? kNoRow : static_cast<uint32_t>(slots ? r % slots * turns + r / slots : r);
+    rank[at] = !real ? kNoRow : static_cast<uint32_t>(slots ? reversed(r % slots, slots) * turns + r / slots : r);
     if (!real) continue;
     place[rank[at]] = static_cast<uint32_t>(at);
     if (r == cloud.start - cloud.first) start = at;

@@ -1,4 +1,5 @@
 // Pooling over a kernel map: a tile of output rows is a sub-range of every tap, taken in ascending order.
+#include "abi.h"
 #include "half.h"
 #include "pairs.h"
 
@@ -93,7 +94,6 @@ void pool_max_grad(int32_t threads, const E* grad, const int32_t* arg, int64_t r
 
 using namespace s3d;
 
-// Pairs sorted by dst in every tap.
 S3D_API int32_t s3d_pool_sum(int32_t threads, int32_t dtype, const void* x, int64_t channels, const int32_t* src, const int32_t* dst,
                              const int64_t* splits, int64_t taps, int64_t rows_out, void* y) {
   return guarded([&] {

@@ -1,3 +1,4 @@
+#include "abi.h"
 #include "segment.h"
 
 namespace s3d {

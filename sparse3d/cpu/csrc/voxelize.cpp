@@ -1,4 +1,5 @@
 // Points to voxels' corners and back.
+#include "abi.h"
 #include <cmath>
 
 #include "segment.h"
@@ -94,7 +95,6 @@ S3D_API int32_t s3d_interpolate(int32_t threads, int32_t dtype, int32_t weight_d
   });
 }
 
-// dx[r] = sum over (point, corner) with rows = r, ascending, of weights * grad[point].
 S3D_API int32_t s3d_interpolate_grad(int32_t threads, int32_t dtype, int32_t weight_dtype, const void* grad, int64_t channels,
                                      const int32_t* rows, const void* weights, int64_t n, int64_t corners, int64_t num, void* dx) {
   return guarded([&] {

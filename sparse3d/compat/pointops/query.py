@@ -1,0 +1,146 @@
+"""pointops.query: neighbours of flat clouds; index -1 and distance 1e5 where there is none."""
+
+from __future__ import annotations
+
+import torch
+
+from ...pointops import _inputs
+from ...pointops._clouds import checked_pointer, flat
+from ...pointops.flat import checked_rows
+from ...pointops.knn import search
+
+MISSING = 1e5
+_COINCIDENT = 1e-5
+
+
+def _clouds(
+    xyz: torch.Tensor,
+    offset: torch.Tensor,
+    new_xyz: torch.Tensor | None,
+    new_offset: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Checked points, queries and the table of clouds."""
+    points = checked_rows("xyz", xyz)
+    bounds = checked_pointer("offset", offset, points.shape[0], inclusive=True)
+    if new_xyz is None or new_offset is None:
+        return points, points, flat(bounds, bounds)
+    queries = checked_rows("new_xyz", new_xyz)
+    _inputs.alike("xyz", points, "new_xyz", queries)
+    new_bounds = checked_pointer("new_offset", new_offset, queries.shape[0], inclusive=True)
+    if new_bounds.shape != bounds.shape:
+        raise ValueError(
+            f"new_offset must be of {bounds.numel() - 1} entries as offset has, "
+            f"got {new_bounds.numel() - 1}"
+        )
+    return points, queries, flat(new_bounds, bounds)
+
+
+def knn_query(
+    nsample: int,
+    xyz: torch.Tensor,
+    offset: torch.Tensor,
+    new_xyz: torch.Tensor | None = None,
+    new_offset: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """int32 rows (m, nsample) and Euclidean distances, ascending."""
+    points, queries, clouds = _clouds(xyz, offset, new_xyz, new_offset)
+    _inputs.count("nsample", nsample, 0)
+    found = search(queries.detach(), points.detach(), clouds, nsample, "euclidean")
+    return found[1].int(), found[0].clamp_max(MISSING)
+
+
+def knnquery(
+    nsample: int,
+    xyz: torch.Tensor,
+    new_xyz: torch.Tensor | None,
+    offset: torch.Tensor,
+    new_offset: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`knn_query` with the arguments of the first generation."""
+    return knn_query(nsample, xyz, offset, new_xyz, new_offset)
+
+
+def _candidates(
+    nsample: int,
+    max_radius: float,
+    min_radius: float,
+    xyz: torch.Tensor,
+    offset: torch.Tensor,
+    new_xyz: torch.Tensor | None,
+    new_offset: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Every point of the shell by distance: squared distances, rows, and which of them count."""
+    points, queries, clouds = _clouds(xyz, offset, new_xyz, new_offset)
+    _inputs.count("nsample", nsample, 1)
+    outer = _inputs.squared_radius("max_radius", max_radius, points.dtype, flat=False)
+    if not 0 <= min_radius < float("inf"):
+        raise ValueError(f"min_radius must be finite and >= 0, got {min_radius}")
+    inner = torch.tensor(min_radius, dtype=torch.float32).square().item()
+    largest = int((clouds[:, 3] - clouds[:, 2]).max()) if len(clouds) else 0
+    k = min(max(4 * nsample, 64), largest)
+    while True:
+        squared, rows = search(queries.detach(), points.detach(), clouds, k)
+        if k >= largest or not bool(((squared < outer) & (rows >= 0))[:, -1:].any()):
+            break
+        k = min(4 * k, largest)
+    kept = (squared <= _COINCIDENT) | ((squared >= inner) & (squared < outer))
+    return squared, rows, kept & (rows >= 0)
+
+
+def _finish(
+    squared: torch.Tensor, rows: torch.Tensor, place: torch.Tensor, valid: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if rows.shape[1] == 0:
+        return rows.new_full(place.shape, -1).int(), squared.new_full(place.shape, MISSING)
+    at = place.clamp(0, rows.shape[1] - 1)
+    index = torch.where(valid, rows.gather(1, at), -1)
+    distance = torch.where(valid, squared.gather(1, at).sqrt(), MISSING)
+    return index.int(), distance
+
+
+def ball_query(
+    nsample: int,
+    max_radius: float,
+    min_radius: float,
+    xyz: torch.Tensor,
+    offset: torch.Tensor,
+    new_xyz: torch.Tensor | None = None,
+    new_offset: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Points of the shell by distance; of more than nsample an even selection of the sorted list.
+
+    Kept are d^2 <= 1e-5 and min^2 <= d^2 < max^2.
+    """
+    squared, rows, kept = _candidates(
+        nsample, max_radius, min_radius, xyz, offset, new_xyz, new_offset
+    )
+    counts = kept.sum(1, keepdim=True)
+    ranked = torch.argsort((~kept).to(torch.int8), dim=1, stable=True)  # kept ones first
+    step = counts.float() / nsample
+    slot = torch.arange(nsample, device=rows.device)
+    spread = (step * (slot + 1)).long() - 1
+    rank = torch.where(counts > nsample, spread, slot)
+    valid = slot < counts
+    if rows.shape[1]:
+        rank = ranked.gather(1, rank.clamp(0, rows.shape[1] - 1))
+    return _finish(squared, rows, rank, valid)
+
+
+def random_ball_query(
+    nsample: int,
+    max_radius: float,
+    min_radius: float,
+    xyz: torch.Tensor,
+    offset: torch.Tensor,
+    new_xyz: torch.Tensor | None = None,
+    new_offset: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Points of the shell in random order, the first nsample of them."""
+    squared, rows, kept = _candidates(
+        nsample, max_radius, min_radius, xyz, offset, new_xyz, new_offset
+    )
+    chance = torch.rand(rows.shape).to(rows.device)
+    ranked = torch.where(kept, chance, 2.0).argsort(dim=1)[:, :nsample]
+    slot = torch.arange(nsample, device=rows.device)
+    place = torch.nn.functional.pad(ranked, (0, nsample - ranked.shape[1]))
+    return _finish(squared, rows, place, slot < kept.sum(1, keepdim=True))

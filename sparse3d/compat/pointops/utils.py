@@ -1,0 +1,117 @@
+"""pointops.utils: queries with their groups, offsets and batch vectors."""
+
+from __future__ import annotations
+
+import torch
+
+from .grouping import grouping
+from .query import ball_query, knn_query
+
+
+def offset2batch(offset: torch.Tensor) -> torch.Tensor:
+    """Inclusive ends -> int64 batch vector."""
+    sizes = torch.diff(offset.long(), prepend=offset.new_zeros(1).long())
+    return torch.repeat_interleave(torch.arange(len(offset), device=offset.device), sizes)
+
+
+def batch2offset(batch: torch.Tensor) -> torch.Tensor:
+    """Batch vector -> inclusive ends, int32."""
+    return torch.bincount(batch).cumsum(0).int()
+
+
+def knn_query_and_group(
+    feat: torch.Tensor,
+    xyz: torch.Tensor,
+    offset: torch.Tensor | None = None,
+    new_xyz: torch.Tensor | None = None,
+    new_offset: torch.Tensor | None = None,
+    idx: torch.Tensor | None = None,
+    nsample: int | None = None,
+    with_xyz: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Groups of the nearest points and their indices."""
+    if idx is None:
+        if nsample is None or offset is None:
+            raise ValueError("nsample and offset must be given without idx, got None")
+        idx, _ = knn_query(nsample, xyz, offset, new_xyz, new_offset)
+    return grouping(idx, feat, xyz, new_xyz, with_xyz), idx
+
+
+def ball_query_and_group(
+    feat: torch.Tensor,
+    xyz: torch.Tensor,
+    offset: torch.Tensor | None = None,
+    new_xyz: torch.Tensor | None = None,
+    new_offset: torch.Tensor | None = None,
+    idx: torch.Tensor | None = None,
+    max_radio: float | None = None,
+    min_radio: float = 0,
+    nsample: int | None = None,
+    with_xyz: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Groups of the points of a shell and their indices."""
+    if idx is None:
+        if nsample is None or offset is None or max_radio is None:
+            raise ValueError("nsample, offset and max_radio must be given without idx, got None")
+        idx, _ = ball_query(nsample, max_radio, min_radio, xyz, offset, new_xyz, new_offset)
+    return grouping(idx, feat, xyz, new_xyz, with_xyz), idx
+
+
+def _dilated(
+    nsample: int,
+    dilation: int,
+    xyz: torch.Tensor,
+    offset: torch.Tensor,
+    new_xyz: torch.Tensor,
+    new_offset: torch.Tensor,
+) -> torch.Tensor:
+    """Every (dilation + 1)-th neighbour; a cloud with too few spreads what it has."""
+    total = 1 + (nsample - 1) * (dilation + 1)
+    every, _ = knn_query(total, xyz, offset, new_xyz, new_offset)
+    sizes = torch.diff(offset.cpu().long(), prepend=torch.zeros(1, dtype=torch.int64)).tolist()
+    ends = new_offset.tolist()
+    parts = []
+    for size, begin, end in zip(sizes, [0, *ends[:-1]], ends, strict=True):
+        step = dilation + 1.0
+        if size < total and nsample > 1:
+            step = (size - 1) / (nsample - 1)
+        parts.append(every[begin:end, [int(step * place) for place in range(nsample)]])
+    return torch.cat(parts)
+
+
+def query_and_group(
+    nsample: int,
+    xyz: torch.Tensor,
+    new_xyz: torch.Tensor | None,
+    feat: torch.Tensor,
+    idx: torch.Tensor | None,
+    offset: torch.Tensor,
+    new_offset: torch.Tensor,
+    dilation: int = 0,
+    with_feat: bool = True,
+    with_xyz: bool = True,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """Groups of (dilated) nearest points and their indices; indices alone without `with_feat`."""
+    centres = xyz if new_xyz is None else new_xyz
+    if idx is None:
+        idx = _dilated(nsample, dilation, xyz, offset, centres, new_offset)
+    if not with_feat:
+        return idx
+    return grouping(idx, feat, xyz, centres, with_xyz), idx
+
+
+def queryandgroup(
+    nsample: int,
+    xyz: torch.Tensor,
+    new_xyz: torch.Tensor | None,
+    feat: torch.Tensor,
+    idx: torch.Tensor | None,
+    offset: torch.Tensor,
+    new_offset: torch.Tensor,
+    use_xyz: bool = True,
+) -> torch.Tensor:
+    """`query_and_group` of the first generation: groups only."""
+    centres = xyz if new_xyz is None else new_xyz
+    if idx is None:
+        idx, _ = knn_query(nsample, xyz, offset, centres, new_offset)
+    return grouping(idx, feat, xyz, centres, use_xyz)

@@ -1,0 +1,17 @@
+"""pytorch3d.ops.utils: masked_gather."""
+
+from __future__ import annotations
+
+import torch
+
+
+def masked_gather(points: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
+    """(N, P, D) at (N, K) or (N, K, M): rows by index, zeros where the index is -1."""
+    if idx.ndim not in (2, 3):
+        raise ValueError(f"idx must be of shape (N, K) or (N, K, M), got {list(idx.shape)}")
+    batch, dim = points.shape[0], points.shape[2]
+    flat = idx.reshape(batch, -1, 1)
+    if points.shape[1] == 0:
+        return points.new_zeros((*idx.shape, dim))
+    rows = points.gather(1, flat.clamp_min(0).expand(-1, -1, dim))
+    return torch.where(flat >= 0, rows, 0).reshape(*idx.shape, dim)

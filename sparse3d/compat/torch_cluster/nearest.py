@@ -1,0 +1,5 @@
+"""torch_cluster.nearest."""
+
+from ...pointops.flat import nearest
+
+__all__ = ["nearest"]

@@ -1,0 +1,74 @@
+"""torch_scatter.segment_coo: sorted indices along the last axis of `index`."""
+
+from __future__ import annotations
+
+import torch
+
+from .scatter import scatter, scatter_max, scatter_mean, scatter_min, scatter_sum, unknown
+
+
+def segment_sum_coo(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    out: torch.Tensor | None = None,
+    dim_size: int | None = None,
+) -> torch.Tensor:
+    """Sum of each segment."""
+    return scatter_sum(src, index, index.dim() - 1, out, dim_size)
+
+
+segment_add_coo = segment_sum_coo
+
+
+def segment_mean_coo(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    out: torch.Tensor | None = None,
+    dim_size: int | None = None,
+) -> torch.Tensor:
+    """Mean of each segment."""
+    return scatter_mean(src, index, index.dim() - 1, out, dim_size)
+
+
+def segment_min_coo(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    out: torch.Tensor | None = None,
+    dim_size: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Minimum of each segment and its position."""
+    return scatter_min(src, index, index.dim() - 1, out, dim_size)
+
+
+def segment_max_coo(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    out: torch.Tensor | None = None,
+    dim_size: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Maximum of each segment and its position."""
+    return scatter_max(src, index, index.dim() - 1, out, dim_size)
+
+
+def segment_coo(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    out: torch.Tensor | None = None,
+    dim_size: int | None = None,
+    reduce: str = "sum",
+) -> torch.Tensor:
+    """Reduction of each segment by name."""
+    if reduce not in ("sum", "add", "mean", "min", "max"):
+        unknown(reduce)
+    return scatter(src, index, index.dim() - 1, out, dim_size, reduce)
+
+
+def gather_coo(
+    src: torch.Tensor, index: torch.Tensor, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The segment's entry for every index."""
+    dim = index.dim() - 1
+    index = index.expand(*src.shape[:dim], index.shape[-1])
+    spread = index.reshape([*index.shape, *[1] * (src.dim() - index.dim())])
+    result = src.gather(dim, spread.expand(*index.shape, *src.shape[dim + 1 :]))
+    return result if out is None else out.copy_(result)

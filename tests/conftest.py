@@ -24,6 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["reference", "cpu", "metal", "cuda"],
         help="run the contract tests on these backends only (repeatable)",
     )
+    parser.addoption("--metal-front", choices=["clang", "gcc"], help="front end of tests/metal_emu")
+    parser.addoption("--metal-seed", type=int, default=0, help="its first schedule")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -86,7 +88,8 @@ def backend(request: pytest.FixtureRequest) -> str:
         harness = importlib.import_module("metal_emu")
         enable = getattr(harness, "enable", None)
         if enable is not None:
-            enable()
+            option = request.config.getoption
+            enable(option("--metal-front"), option("--metal-seed"))
     reason = registry.load(name)
     if reason is not None:
         pytest.skip(f"{name}: {reason}")

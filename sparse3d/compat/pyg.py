@@ -1,7 +1,7 @@
 """Operators of pyg-lib 0.6 (`torch.ops.pyg.*`) that torch_geometric 2.8 calls for point clouds.
 
-torch_geometric 2.8 needs pyg-lib installed; pyg-lib owns the schemas and its own kernels for CPU and
-CUDA. `register()` adds ours for the dispatch keys it has none for.
+torch_geometric 2.8 needs pyg-lib installed; pyg-lib owns the schemas and kernels for CPU and CUDA.
+`register()` adds ours for the dispatch keys it has none for.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def register(*keys: str) -> list[str]:
         raise ImportError(f"pyg-lib must be imported first, its operators {missing} are not there")
     done = []
     for key in keys or ("CPU", "CUDA", "MPS"):
-        library = torch.library.Library("pyg", "IMPL", key)
+        library = torch.library.Library("pyg", "IMPL", key)  # type: ignore[no-untyped-call]
         for name, run in _RUN.items():
             if not torch._C._dispatch_has_kernel_for_dispatch_key(f"pyg::{name}", key):
-                library.impl(name, run)
+                library.impl(name, run)  # type: ignore[no-untyped-call]
                 done.append(f"{name}:{key}")
         _libraries.append(library)
     return done

@@ -12,8 +12,11 @@ from ._library import DTYPES, address, call, threads
 def _interpolate_columns(
     features: torch.Tensor, idx: torch.Tensor, weight: torch.Tensor
 ) -> torch.Tensor:
-    wide = features.to(weight.dtype).contiguous()
-    idx, weight = idx.contiguous(), weight.contiguous()
+    wide, idx, weight = (
+        features.to(weight.dtype).contiguous(),
+        idx.contiguous(),
+        weight.contiguous(),
+    )
     batch, channels, columns = wide.shape
     out = torch.empty((batch, channels, idx.shape[1]), dtype=wide.dtype)
     call(

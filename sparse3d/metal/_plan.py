@@ -8,7 +8,7 @@ from ..ops.conv import CHUNK, conv_plan
 from . import _scan, _shader
 
 TILE = 64
-BLOCK_ROWS = 1 << 15
+BLOCK_ROWS = 1 << 16
 """Rows sorted among themselves. A guess at what fits an Apple system cache; no Mac ran it."""
 
 _MASK_BITS = 27
@@ -58,10 +58,13 @@ def chunks(splits: torch.Tensor, device: torch.device) -> tuple[torch.Tensor, to
     return first.int().to(device), tap_chunks.int().to(device)
 
 
-def _entries(
+def entries(
     dst: torch.Tensor, splits: torch.Tensor, rows: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Table [layers * K, rows] of pair numbers, and how many pairs the first layer left over."""
+    """Table [layers * K, rows] of pair numbers (-1: none); whether layers > 1, as `Plan.facts`.
+
+    Layers after the first hold pairs of a tap that meet in one output row, in ascending order.
+    """
     kernels, taps, pairs = _shader.library("conv_plan"), splits.numel() - 1, dst.numel()
     _shader.rows_fit("taps times output rows", taps * rows)
     on_device = splits.to(dst.device)
@@ -102,12 +105,12 @@ def row_keys_layout(counts: list[int], rows: int) -> tuple[list[int], int, int]:
     return bit_of, bits, max(BLOCK_ROWS, -(-rows // most_blocks))
 
 
-def _row_order(entries: torch.Tensor, splits: torch.Tensor, rows: int) -> torch.Tensor:
+def _row_order(table: torch.Tensor, splits: torch.Tensor, rows: int) -> torch.Tensor:
     counts = splits.diff().tolist()
     bit_of, bits, block = row_keys_layout(counts, rows)
-    keys = torch.empty(rows, dtype=torch.int32, device=entries.device)
-    bit_list = torch.tensor(bit_of, dtype=torch.int32, device=entries.device)
-    arguments = (entries, bit_list, keys, len(counts), rows, bits, block)
+    keys = torch.empty(rows, dtype=torch.int32, device=table.device)
+    bit_list = torch.tensor(bit_of, dtype=torch.int32, device=table.device)
+    arguments = (table, bit_list, keys, len(counts), rows, bits, block)
     _shader.each(_shader.library("conv_plan"), "sp_plan_keys", *arguments, threads=rows)
     blocks = -(-rows // block)
     _, order = _scan.sort(keys, bits + (blocks - 1).bit_length())
@@ -119,14 +122,14 @@ def make(
 ) -> Plan:
     """The plan for sums into dst; needs at least one pair."""
     device, pairs = dst.device, dst.numel()
-    entries, facts = _entries(dst, splits, num_out)
+    table, facts = entries(dst, splits, num_out)
     facts[0] = int(mirrored and not facts[1])
-    kernels, taps, layers = _shader.library("conv_plan"), splits.numel() - 1, entries.shape[0]
-    order = _row_order(entries, splits, num_out)
+    kernels, taps, layers = _shader.library("conv_plan"), splits.numel() - 1, table.shape[0]
+    order = _row_order(table, splits, num_out)
     tiles = -(-num_out // TILE)
     starts = torch.zeros(tiles + 1, dtype=torch.int32, device=device)
     pair_starts = torch.zeros_like(starts)
-    arguments = (entries, order, starts, pair_starts, layers, num_out)
+    arguments = (table, order, starts, pair_starts, layers, num_out)
     _shader.groups(kernels, "sp_plan_count", *arguments, count=(tiles,), size=32)
     _scan.scan(starts)
     _scan.scan(pair_starts)
@@ -135,7 +138,7 @@ def make(
     sources = torch.empty_like(dst)
     places = torch.empty(pairs, dtype=torch.uint8, device=device)
     rows = torch.empty(tiles * TILE, dtype=torch.int32, device=device)
-    inputs = (entries, order, src, starts, pair_starts)
+    inputs = (table, order, src, starts, pair_starts)
     outputs = (slots, begins, sources, places, rows)
     _shader.groups(
         kernels, "sp_plan_fill", *inputs, *outputs, layers, taps, num_out, count=(tiles,), size=32

@@ -7,7 +7,7 @@ then runs the same launch code, and the same .metal files, on CPU tensors.
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from .._registry import BackendUnavailable
 
 Argument = torch.Tensor | int | float | Sequence[int]
 
+_FOLDER = Path(__file__).parent
 _MAX_ROWS = 2**31 - 1
 _GROUP = 256
 _BUDGET = 1 << 35
@@ -49,11 +50,8 @@ def require() -> None:
 
 def source(stem: str) -> str:
     """The text of common.metal and STEM.metal, in one piece as `compile_shader` wants it."""
-    folder = resources.files("sparse3d.metal")
-    parts = [
-        f'#line 1 "{name}"\n{folder.joinpath(name).read_text()}'
-        for name in ("common.metal", f"{stem}.metal")
-    ]
+    files = (_FOLDER / "common.metal", _FOLDER / f"{stem}.metal")
+    parts = [f'#line 1 "{file.name}"\n{file.read_text()}' for file in files]
     return "\n".join(parts)
 
 
@@ -118,7 +116,7 @@ def _checked(name: str, value: Argument) -> Argument:
             raise TypeError(f"{name}: tensors must be on {device_type}, got {value.device}")
         if not value.is_contiguous():
             raise ValueError(f"{name}: tensors must be contiguous, got strides {value.stride()}")
-        if value.ndim and value.shape[0] > _MAX_ROWS:
+        if value.ndim > 1 and value.shape[0] > _MAX_ROWS:
             raise ValueError(f"{name}: rows must number at most 2^31 - 1, got {value.shape[0]}")
         # Metal has no buffer for an empty tensor; kernels do not read behind a count of zero.
         return value if value.numel() else value.new_zeros(1)

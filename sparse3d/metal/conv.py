@@ -78,16 +78,16 @@ def macros(layer: _Layer, dtype: torch.dtype) -> dict[str, Any]:
     }
 
 
-def _small_macros(layer: _Layer, dtype: torch.dtype) -> dict[str, object]:
+def _small_macros(layer: _Layer, dtype: torch.dtype) -> dict[str, Any]:
     return {"SP_ELEM": _shader.element(dtype), "SP_BACKWARD": int(layer.backward)}
 
 
 def _threads(made: dict[str, Any]) -> int:
-    return 32 * int(made["SP_BM"]) // 32 * int(made["SP_BN"]) // 16
+    return int(made["SP_BM"] * made["SP_BN"] // 16)
 
 
 def _columns(layer: _Layer, made: dict[str, Any]) -> int:
-    return layer.groups * -(-layer.width // int(made["SP_BN"]))
+    return int(layer.groups * -(-layer.width // made["SP_BN"]))
 
 
 def _by_tiles(
@@ -108,7 +108,7 @@ def _by_tiles(
     else:
         made = macros(layer, rows.dtype)
         kernels = _shader.library("conv", **made)
-        name, size, parts = "sp_conv", _threads(made), _plan.TILE // int(str(made["SP_BM"]))
+        name, size, parts = "sp_conv", _threads(made), _plan.TILE // made["SP_BM"]
         columns = _columns(layer, made)
     pairs_a_tile = -(-plan.sources.numel() // plan.tiles)
     for first, last in _shader.spans(plan.tiles, pairs_a_tile * layer.macs):
@@ -136,7 +136,7 @@ def _by_taps(
         _threads(made),
         _columns(layer, made),
     )
-    bm, bounds, count = int(made["SP_BM"]), splits.tolist(), out.shape[0]
+    bm, bounds, count = made["SP_BM"], splits.tolist(), out.shape[0]
     shape = [layer.depth, layer.width, layer.taps, layer.groups, flags, 0]
     sums = torch.zeros((1 + mirrored) * out.numel(), dtype=torch.float32, device=out.device)
     turns = [[t] for t in range(layer.taps)]
@@ -170,7 +170,7 @@ def _choose(plan: Plan, splits: torch.Tensor, layer: _Layer, out: torch.Tensor) 
     """The dataflow that moves fewer bytes by count; tests/metal/test_traffic.py measures both."""
     if layer.small or plan.repeats:
         return "tiles"
-    bm = int(str(macros(layer, out.dtype)["SP_BM"]))
+    bm = macros(layer, out.dtype)["SP_BM"]
     tiles = _tile_bytes(plan, layer, out, _plan.TILE // bm)
     return "taps" if _tap_bytes(splits, layer, out, bm) < tiles else "tiles"
 

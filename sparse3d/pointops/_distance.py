@@ -20,7 +20,7 @@ PAIRS_A_CHUNK = 1 << 22
 
 
 def pairwise(query: torch.Tensor, reference: torch.Tensor, metric: str = "squared") -> torch.Tensor:
-    """Distances [m, n] of rows [m, D] and [n, D]; `euclidean` gives the squares too."""
+    """Distances [m, n] of rows [m, D] and [n, D]; `euclidean` gives the squares."""
     total: torch.Tensor | None = None
     for axis in range(query.shape[1]):
         difference = query[:, axis, None] - reference[None, :, axis]  # [m, n]
@@ -37,7 +37,7 @@ def root(squared: torch.Tensor) -> torch.Tensor:
 
 
 def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-    """Save what the gradient of (distances, indices) = search(query, ...) needs."""
+    """Save what the gradient of a search(query, reference, clouds, ...) needs."""
     query, reference, clouds = inputs[:3]
     ctx.save_for_backward(query, reference, output[1], clouds)
     ctx.mark_non_differentiable(output[1])

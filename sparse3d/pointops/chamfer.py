@@ -76,6 +76,22 @@ def _one_way(
     return parts[0], parts[1] if len(parts) == 2 else None
 
 
+def _both_ways(
+    there: tuple[torch.Tensor, torch.Tensor | None],
+    back: tuple[torch.Tensor, torch.Tensor | None] | None,
+    point_reduction: str | None,
+) -> tuple[Loss, Loss | None]:
+    """Losses of one direction, or of both put together."""
+    if back is None:
+        return there
+    normals = None if there[1] is None or back[1] is None else (there[1], back[1])
+    if point_reduction is None:
+        return (there[0], back[0]), normals
+    if point_reduction == "max":
+        return torch.maximum(there[0], back[0]), None
+    return there[0] + back[0], None if normals is None else normals[0] + normals[1]
+
+
 def _reduce_batch(
     value: Loss | None, weights: torch.Tensor | None, batch_reduction: str | None
 ) -> Loss | None:
@@ -110,7 +126,9 @@ def _check_normals(name: str, normals: torch.Tensor, cloud: torch.Tensor) -> Non
         fail(name, f"of shape {[*cloud.shape[:2], 3]}", list(normals.shape))
 
 
-def _checked_weights(weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def _check_weights(weights: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
+    if weights is None:
+        return None
     if weights.shape != (x.shape[0],):
         fail("weights", f"of shape [{x.shape[0]}], one a cloud", list(weights.shape))
     if _inputs.values_known(weights) and not bool((weights >= 0).all()):
@@ -137,8 +155,10 @@ def chamfer_distance(
     Args:
         x: (B, P, D) floating, any strides.
         y: (B, Q, D), same dtype and device.
-        x_lengths, y_lengths: valid points of each cloud, (B,) integers, None for all.
-        x_normals, y_normals: (B, P, 3) and (B, Q, 3).
+        x_lengths: valid points of each cloud, (B,) integers, None for all.
+        y_lengths: as `x_lengths`.
+        x_normals: (B, P, 3) and (B, Q, 3).
+        y_normals: as `x_normals`.
         weights: (B,) non-negative.
         batch_reduction: `mean`, `sum` or None.
         point_reduction: `mean`, `sum`, `max` or None.
@@ -163,30 +183,20 @@ def chamfer_distance(
     _inputs.points("y", y, 3)
     _inputs.alike("x", x, "y", y)
     x, y = _inputs.computed(x), _inputs.computed(y)
-    if weights is not None:
-        weights = _checked_weights(weights, x)
+    weights = _check_weights(weights, x)
     there = back = None
     if x_normals is not None and y_normals is not None:
         _check_normals("x_normals", x_normals, x)
         _check_normals("y_normals", y_normals, y)
         there, back = (x_normals, y_normals), (y_normals, x_normals)
-    loss: Loss
-    loss_normals: Loss | None
-    loss, loss_normals = _one_way(
-        x, y, x_valid, y_valid, there, weights, point_reduction, norm, abs_cosine
+    forward = _one_way(x, y, x_valid, y_valid, there, weights, point_reduction, norm, abs_cosine)
+    loss, loss_normals = _both_ways(
+        forward,
+        None
+        if single_directional
+        else _one_way(y, x, y_valid, x_valid, back, weights, point_reduction, norm, abs_cosine),
+        point_reduction,
     )
-    if not single_directional:
-        other, other_normals = _one_way(
-            y, x, y_valid, x_valid, back, weights, point_reduction, norm, abs_cosine
-        )
-        if point_reduction is None:
-            loss = (loss, other)
-            if loss_normals is not None and other_normals is not None:
-                loss_normals = (loss_normals, other_normals)
-        else:
-            loss = torch.maximum(loss, other) if point_reduction == "max" else loss + other
-            if loss_normals is not None and other_normals is not None:
-                loss_normals = loss_normals + other_normals
     reduced = _reduce_batch(loss, weights, batch_reduction)
     return loss if reduced is None else reduced, _reduce_batch(
         loss_normals, weights, batch_reduction

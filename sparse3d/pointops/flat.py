@@ -112,7 +112,8 @@ def knn(
         x: (N, F) floating references.
         y: (M, F) queries, same dtype and device.
         k: neighbours, >= 0.
-        batch_x, batch_y: sorted batch vectors, one cloud where None.
+        batch_x: sorted batch vectors, one cloud where None.
+        batch_y: as `batch_x`.
         cosine: order by cosine distance.
         num_workers: accepted for torch_cluster's sake; threads are torch's.
         batch_size: clouds; the largest batch id + 1 where None.
@@ -165,7 +166,12 @@ def radius(
     """Edges from each row of `y` to the first rows of `x` within `r` in the same cloud.
 
     Args:
-        x, y, batch_x, batch_y, num_workers, batch_size: as `knn`.
+        x: as `knn`.
+        y: as `knn`.
+        batch_x: as `knn`.
+        batch_y: as `knn`.
+        num_workers: as `knn`.
+        batch_size: as `knn`.
         r: radius.
         max_num_neighbors: hits kept a query, lowest index first; for the nearest use `knn`.
         ignore_same_index: leave out the reference whose row number is the query's.

@@ -184,7 +184,8 @@ def graclus_cluster(
     """Greedy matching of nodes with a neighbour.
 
     Args:
-        row, col: (E,) int64, edges of a symmetric graph in any order.
+        row: (E,) int64, edges of a symmetric graph in any order.
+        col: as `row`.
         weight: (E,), the heaviest free neighbour is taken; None: the first in a random order.
         num_nodes: nodes; the largest number + 1 where None.
 
@@ -229,7 +230,8 @@ def random_walk(
     """Random walks along edges.
 
     Args:
-        row, col: (E,) int64 edges.
+        row: (E,) int64 edges.
+        col: as `row`.
         start: (S,) int64 first nodes.
         walk_length: steps.
         p: a small p returns to the node before more often.

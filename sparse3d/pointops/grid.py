@@ -48,7 +48,8 @@ def grid_cluster(
     Args:
         pos: (N, D) floating, or (N,) for one axis.
         size: voxel size, a number or one an axis.
-        start, end: corners of the grid, the extent of the points where None.
+        start: corners of the grid, the extent of the points where None.
+        end: as `start`.
 
     Returns:
         (N,) int64.

@@ -60,7 +60,8 @@ class SpatialIndex:
         points: [N, 3] floating points. Borrowed, not copied: changing them in place afterwards
             makes the next search a ValueError.
         backend: `auto` and `bvh` build the backend's index, `scan` always searches by brute force.
-        origin, cell_size: accepted for code written for grid indices; results never depend on them.
+        origin: accepted for code written for grid indices; results never depend on them.
+        cell_size: as `origin`.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class SpatialIndex:
     def ball_query(
         self, query: torch.Tensor, radius: float, K: int, *, backend: str | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Squared distances [Q, K] and int64 indices [Q, K], as `pointops.ball_query` has them."""
+        """Squared distances and int64 indices [Q, K], as `pointops.ball_query` gives them."""
         self._check(query)
         square = _inputs.squared_radius("radius", radius, query.dtype, flat=False)
         _inputs.count("K", K, 0)

@@ -2,9 +2,10 @@
 
 Meaning: `three_nn` finds for each unknown point the three nearest known ones; `three_interpolate`
 sums features of three known points with given weights.
-Formula: distances as `knn`; `out[b, c, i] = (w0 f[idx0] + w1 f[idx1]) + w2 f[idx2]`, each operation
-rounded on its own in float32 (float64 for float64), the sum rounded to the features' dtype.
-Order and ties: ascending `(d, index)`. Padding: none; fewer than three known points: ValueError.
+Formula: distances as `knn`; `out[b, c, i] = (w0 f[idx0] + w1 f[idx1]) + w2 f[idx2]`, each
+operation rounded on its own in float32 (float64 for float64), the sum rounded to the features'
+dtype. Order and ties: ascending `(d, index)`. Padding: none, fewer than three known points is a
+ValueError.
 Gradient: `three_interpolate` to features (summed in ascending order of place) and to weights;
 `three_nn` none.
 Determinism: same bytes on every backend and with any number of threads.

@@ -3,8 +3,8 @@
 Meaning: `out[..., i, ...] = reduce of src[..., j, ...] over all j with index[..., j, ...] = i`.
 Shapes: `index` is 1-dimensional (along `dim`) or broadcasts to `src` as in torch_scatter: leading
 axes first. `out` has `src`'s shape with `dim_size` along `dim` (default: largest index + 1).
-Order: entries of a segment are added in ascending order of j, so results do not depend on threads.
-Ties of maximum and minimum: the entry of lowest j. `arg`: int64, its j; -1 if a segment is empty.
+Order: entries of a segment are added in ascending order of j, whatever the threads.
+Ties of maximum and minimum: the lowest j. `arg`: int64, that j; -1 where a segment is empty.
 Empty segments: 0 for all four. Mean divides by max(count, 1); integers are divided with floor.
 Accumulation: float32 for float16, bfloat16 and float32; float64; integers exactly.
 Gradient: sum and mean spread to all entries, maximum and minimum to the entry named by `arg`.

@@ -95,7 +95,8 @@ def sinkhorn(
         blur: length below which the transport is smoothed; `eps = blur ** p`.
         p: exponent of the distance, 1 or 2.
         iterations: full iterations, exactly.
-        x_weights, y_weights: (B, N) and (B, M) non-negative masses, uniform where None.
+        x_weights: (B, N) and (B, M) non-negative masses, uniform where None.
+        y_weights: as `x_weights`.
         debias: subtract half of each cloud's cost to itself.
 
     Returns:

@@ -67,7 +67,8 @@ def voxelize(
         pos: (N, D) floating.
         size: voxel size, a number or one an axis.
         batch: sorted batch vector, one cloud where None.
-        start, end: corners of the grid; the extent of all points where None.
+        start: corners of the grid; the extent of all points where None.
+        end: as `start`.
 
     Returns:
         `Voxelization`, all int64.
@@ -118,7 +119,11 @@ def voxel_downsample(
     """Mean position and mean or summed features of each voxel.
 
     Args:
-        pos, size, batch, start, end: as `voxelize`.
+        pos: as `voxelize`.
+        size: as `voxelize`.
+        batch: as `voxelize`.
+        start: as `voxelize`.
+        end: as `voxelize`.
         features: (N, C) floating.
         feature_reduce: `mean` or `sum`.
         pool_backend: `index_add` or `fused_csr`; accepted by name, both give the same here.

@@ -272,7 +272,8 @@ class TestPytorch3d:
         table = (p1[:, :, None] - p2[:, None]).abs().sum(-1)
         assert torch.allclose(manhattan.dists[..., 0], table.amin(2))
         dists, idx, knn = knn_points(p1, p2, K=2)
-        assert knn is None and dists.shape == idx.shape == (2, 6, 2)
+        assert knn is None
+        assert dists.shape == idx.shape == (2, 6, 2)
 
     def test_ball_query(self) -> None:
         from pytorch3d.ops import ball_query
@@ -281,7 +282,8 @@ class TestPytorch3d:
         found = ball_query(p1, p2, K=7, radius=0.4)
         assert np.array_equal(found.idx[0].numpy(), oracle.ball(p1[0], p2[0], 0.4, 7))
         padded = found.idx < 0
-        assert (found.dists[padded] == 0).all() and (found.knn[padded] == 0).all()
+        assert (found.dists[padded] == 0).all()
+        assert (found.knn[padded] == 0).all()
         with pytest.raises(ValueError, match="lengths2 must be in"):
             ball_query(p1, p2, lengths2=torch.tensor([61]))
 
@@ -299,8 +301,10 @@ class TestPytorch3d:
         sampled.sum().backward()
         assert points.grad[0].sum() == 15
         torch.manual_seed(1)
-        starts = {int(sample_farthest_points(points, K=1, random_start_point=True)[1][0, 0])
-                  for _ in range(9)}
+        starts = {
+            int(sample_farthest_points(points, K=1, random_start_point=True)[1][0, 0])
+            for _ in range(9)
+        }
         assert len(starts) > 1
 
     def test_chamfer_takes_cloud_objects(self) -> None:
@@ -343,7 +347,8 @@ class TestPointops:
         assert np.array_equal(index[20:].numpy(), oracle.knn(centres[20:], cloud[60:], 5) + 60)
         assert index.dtype == torch.int32
         old = pointops.knnquery(5, cloud, centres, offset, new_offset)
-        assert torch.equal(old[0], index) and torch.equal(old[1], distance)
+        assert torch.equal(old[0], index)
+        assert torch.equal(old[1], distance)
         few, far = pointops.knn_query(4, cloud[:2], torch.tensor([2], dtype=torch.int32))
         assert few[:, 2:].tolist() == [[-1, -1]] * 2
         assert (far[:, 2:] == 1e5).all()
@@ -382,7 +387,7 @@ class TestPointops:
         assert torch.equal(at[:, 0].long(), torch.arange(30))
         old = pointops.queryandgroup(4, cloud, cloud, feat, None, offset, offset)
         assert torch.equal(old, groups)
-        dilated, at = pointops.query_and_group(3, cloud, None, feat, None, offset, offset, 1)
+        _dilated, at = pointops.query_and_group(3, cloud, None, feat, None, offset, offset, 1)
         every, _ = pointops.knn_query(5, cloud, offset)
         assert torch.equal(at, every[:, ::2])
         groups, _ = pointops.ball_query_and_group(feat, cloud, offset, max_radio=0.5, nsample=4)

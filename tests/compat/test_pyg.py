@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 RUN_27 = """
 import sparse3d.compat
-assert sparse3d.compat.install("torch_cluster", "torch_scatter") == ["torch_cluster", "torch_scatter"]
+names = ["torch_cluster", "torch_scatter"]
+assert sparse3d.compat.install(*names) == names
 import torch, torch_geometric
 from torch_geometric.nn import (DynamicEdgeConv, MLP, PointNetConv, XConv, avg_pool_x, fps, graclus,
                                 knn, knn_graph, knn_interpolate, nearest, radius, radius_graph,
@@ -32,13 +33,15 @@ import sys, types, torch
 library = torch.library.Library("pyg", "DEF")
 for schema in (
     "fps(Tensor src, Tensor ptr, float ratio, bool random_start) -> Tensor",
-    "knn(Tensor x, Tensor y, Tensor? ptr_x, Tensor? ptr_y, int k, bool cosine, int num_workers) -> Tensor",
+    "knn(Tensor x, Tensor y, Tensor? ptr_x, Tensor? ptr_y, int k, bool cosine, int num_workers)"
+    " -> Tensor",
     "radius(Tensor x, Tensor y, Tensor? ptr_x, Tensor? ptr_y, float r, int max_num_neighbors,"
     " int num_workers, bool ignore_same_index=False) -> Tensor",
     "nearest(Tensor x, Tensor y, Tensor ptr_x, Tensor ptr_y) -> Tensor",
     "graclus_cluster(Tensor rowptr, Tensor col, Tensor? weight=None) -> Tensor",
     "grid_cluster(Tensor pos, Tensor size, Tensor? start=None, Tensor? end=None) -> Tensor",
-    "random_walk(Tensor rowptr, Tensor col, Tensor seed, int walk_length, float p, float q) -> Tensor",
+    "random_walk(Tensor rowptr, Tensor col, Tensor seed, int walk_length, float p, float q)"
+    " -> Tensor",
 ):
     library.define(schema)
 names = ("fps", "knn", "radius", "nearest", "graclus_cluster", "grid_cluster")

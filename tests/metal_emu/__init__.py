@@ -2,7 +2,7 @@
 
 from .build import fronts
 from .device import Kernel, Library, Options, compile_shader
-from .harness import Session, installed
+from .harness import Session, enable, installed, uninstalled
 from .lint import lint
 from .source import MetalError, parse_kernels
 from .traffic import Bytes, Traffic
@@ -18,8 +18,10 @@ __all__ = [
     "Traffic",
     "compile_shader",
     "cuda_source",
+    "enable",
     "fronts",
     "installed",
     "lint",
     "parse_kernels",
+    "uninstalled",
 ]

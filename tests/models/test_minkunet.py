@@ -9,7 +9,14 @@ from torch._dynamo.utils import counters
 import sparse3d.nn as spnn
 from sparse3d import SparseConvTensor
 from sparse3d.data.config import load_config
-from sparse3d.models.minkunet import MinkUNet, scaled_widths
+from sparse3d.models.minkunet import (
+    Down,
+    MinkUNet,
+    Residual,
+    Up,
+    conv_block,
+    scaled_widths,
+)
 
 NARROW = [8, 8, 8, 12, 16, 16, 12, 8, 8]
 FAMILIES = {
@@ -113,22 +120,41 @@ def test_fuse_keeps_the_numbers():
     assert not norms
 
 
+class SmallUNet(torch.nn.Module):
+    """One level down and up around residual blocks: MinkUNet's parts, quick to compile."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = spnn.SparseSequential(*conv_block(4, 8, "fine"))
+        self.down = Down(8, 8, "down")
+        self.middle = Residual(8, 12, "coarse")
+        self.up = Up(12, 8, "down")
+        self.out = Residual(16, 8, "fine")
+        self.head = torch.nn.Linear(8, 5)
+
+    def forward(self, x):
+        fine = self.stem(x)
+        up = self.up(self.middle(self.down(fine)))
+        joined = up.replace_feature(torch.cat([up.features, fine.features], 1))
+        return self.head(self.out(joined).features)
+
+
 @pytest.mark.parametrize("training", [False, True])
-def test_prepared_net_compiles_to_one_graph_for_six_scenes(training):
+def test_prepared_residual_unet_compiles_to_one_graph_for_six_scenes(training):
     torch.manual_seed(0)
-    net = MinkUNet(4, 5, NARROW, (1, 1, 1, 1), (1, 1, 1, 1)).train(training)
+    net = SmallUNet().train(training)
     eager = copy.deepcopy(net)
     torch._dynamo.reset()
     counters.clear()
     compiled = torch.compile(net, fullgraph=True, dynamic=True, backend="aot_eager")
-    for seed, sites in enumerate((60, 100, 170, 230, 290, 350)):
-        x = spnn.prepare(net, scene(sites, seed))
+    for seed, sites in enumerate((400, 700, 1100, 1500, 1900, 2500)):
+        x = spnn.prepare(net, scene(sites, seed, side=16))
         with torch.set_grad_enabled(training):
             out, expected = compiled(x), eager(x)
         torch.testing.assert_close(out, expected)
         if training:
             for value in (out, expected):
-                value.sum().backward()
+                value.square().mean().backward()
     assert counters["stats"]["unique_graphs"] == 1
     for (name, left), right in zip(net.named_parameters(), eager.parameters(), strict=True):
         if training:

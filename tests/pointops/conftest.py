@@ -20,7 +20,7 @@ def shape(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A backend, forced for the whole test; skipped, with its reason, if it cannot work here."""
+    """A backend, forced for the whole test; skipped with its reason where it cannot work."""
     name = str(request.param)
     if name == "metal" and importlib.util.find_spec("metal_emu") is not None:
         enable = getattr(importlib.import_module("metal_emu"), "enable", None)

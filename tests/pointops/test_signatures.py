@@ -1,4 +1,4 @@
-"""Names, parameters, order and defaults as mps-pointops 1.0.0 has them (from its source)."""
+"""Names, parameters, order and defaults as mps-pointops 1.0.0 has them (recorded)."""
 
 from __future__ import annotations
 
@@ -41,15 +41,14 @@ def test_signature(module: str, name: str) -> None:
         for parameter in inspect.signature(function).parameters.values()
         if parameter.name != "self"
     ]
-    for parameter, (wanted, kind, default) in zip(
-        mine, RECORD["modules"][module][name], strict=False
-    ):
+    recorded = RECORD["modules"][module][name]
+    for parameter, (wanted, kind, default) in zip(mine, recorded, strict=False):
         assert parameter.name == wanted
         assert (parameter.kind == parameter.KEYWORD_ONLY) == (kind == "keyword")
         has_default = parameter.default is not parameter.empty
         assert has_default == (default is not None)
         if has_default:
             assert parameter.default == ast.literal_eval(default)
-    assert len(mine) >= len(RECORD["modules"][module][name])
-    for parameter in mine[len(RECORD["modules"][module][name]) :]:
+    assert len(mine) >= len(recorded)
+    for parameter in mine[len(recorded) :]:
         assert parameter.default is not parameter.empty

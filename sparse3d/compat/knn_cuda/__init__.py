@@ -37,9 +37,7 @@ class KNN(torch.nn.Module):
         self._t = transpose_mode
 
     @torch.no_grad()
-    def forward(
-        self, ref: torch.Tensor, query: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, ref: torch.Tensor, query: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Distances and indices of each query's neighbours, ascending."""
         if self._t:
             return _knn(query, ref, self.k)

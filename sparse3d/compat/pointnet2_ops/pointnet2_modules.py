@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -13,7 +14,7 @@ from . import pointnet2_utils as utils
 def build_shared_mlp(mlp_spec: Sequence[int], bn: bool = True) -> nn.Sequential:
     """1x1 convolutions, each with batch norm (if `bn`) and ReLU."""
     layers: list[nn.Module] = []
-    for channels, width in zip(mlp_spec[:-1], mlp_spec[1:], strict=True):
+    for channels, width in itertools.pairwise(mlp_spec):
         layers.append(nn.Conv2d(channels, width, 1, bias=not bn))
         if bn:
             layers.append(nn.BatchNorm2d(width))

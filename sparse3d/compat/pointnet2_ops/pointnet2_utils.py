@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ...pointops import _inputs, ball_query as _ball_query, gather, group
+from ...pointops import _inputs, gather, group
+from ...pointops import ball_query as _ball_query
 from ...pointops import three_interpolate as _three_interpolate
 from ...pointops._clouds import dense
 from ...pointops.fps import sample_dense

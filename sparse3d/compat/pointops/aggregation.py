@@ -8,7 +8,7 @@ import torch
 def aggregation(
     input: torch.Tensor, position: torch.Tensor, weight: torch.Tensor, idx: torch.Tensor
 ) -> torch.Tensor:
-    """(n, c), (n, ns, c), (n, ns, w), (n, ns) -> (n, c): neighbours plus position, weighted, summed.
+    """(n, c), (n, ns, c), (n, ns, w), (n, ns) -> (n, c): weighted sum of neighbours plus position.
 
     Channel j takes weight j mod w.
     """

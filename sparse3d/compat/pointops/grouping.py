@@ -21,7 +21,7 @@ def grouping(
     new_xyz: torch.Tensor | None = None,
     with_xyz: bool = False,
 ) -> torch.Tensor:
-    """(m, ns) of (n, c) -> (m, ns, c), or (m, ns, 3 + c) with relative positions; -1 gives zeros."""
+    """(m, ns) of (n, c) -> (m, ns, c), or (m, ns, 3 + c) with offsets; -1 gives zeros."""
     grouped = rows_at(feat, idx)
     if not with_xyz:
         return grouped

@@ -23,5 +23,4 @@ def interpolation(
     return (rows_at(feat, idx) * weight[..., None].to(feat.dtype)).sum(1)
 
 
-
 interpolation2 = interpolation

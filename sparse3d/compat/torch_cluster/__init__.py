@@ -3,8 +3,8 @@
 | name | status | difference |
 |---|---|---|
 | fps | rule of the CPU build | random starts come from torch's generator |
-| knn, knn_graph | ties by index | exactly k others without loops, also among coincident points; k not limited |
-| radius, radius_graph | rule of the CUDA build: first hits by index | the CPU build's order is its tree's |
+| knn, knn_graph | ties by index | exactly k others, also among coincident points; any k |
+| radius, radius_graph | first hits by index, as on CUDA | the CPU build's order is its tree's |
 | nearest | ties by index | clouds are not rescaled first |
 | grid_cluster, graclus_cluster, random_walk, neighbor_sampler | same | torch's generator |
 

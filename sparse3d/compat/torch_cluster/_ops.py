@@ -86,7 +86,12 @@ def graclus(
 
 
 def random_walk(
-    rowptr: torch.Tensor, col: torch.Tensor, start: torch.Tensor, walk_length: int, p: float, q: float
+    rowptr: torch.Tensor,
+    col: torch.Tensor,
+    start: torch.Tensor,
+    walk_length: int,
+    p: float,
+    q: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`random_walk` on a graph in compressed rows."""
     return graph.random_walk_csr(rowptr, col, start, walk_length, p, q)
@@ -106,16 +111,17 @@ _RUN = {
     "random_walk": random_walk,
     "cuda_version": _cuda_version,
 }
+_KEY = "CompositeExplicitAutograd"
 _libraries: list[torch.library.Library] = []
 
 
 def _define() -> None:
     if hasattr(torch.ops.torch_cluster, "knn"):
         return  # the real library is loaded: its operators stay
-    library = torch.library.Library("torch_cluster", "FRAGMENT")
+    library = torch.library.Library("torch_cluster", "FRAGMENT")  # type: ignore[no-untyped-call]
     for schema in _SCHEMAS:
-        name = library.define(schema)
-        library.impl(name, _RUN[name], "CompositeExplicitAutograd")
+        name = library.define(schema)  # type: ignore[no-untyped-call]
+        library.impl(name, _RUN[name], _KEY)  # type: ignore[no-untyped-call]
     _libraries.append(library)
 
 

@@ -20,7 +20,7 @@ def ball_query(
     return_nn: bool = True,
     skip_points_outside_cube: bool = False,
 ) -> _KNN:
-    """The first K points within `radius`: squared distances (0 padded), indices (-1 padded), points.
+    """The first K points within `radius`: squared distances (pad 0), indices (pad -1), points.
 
     `skip_points_outside_cube` is accepted: it never changes the result.
     """

@@ -12,10 +12,14 @@ STAMP := $(VENV)/stamp-$(EXTRAS)
 NATIVE := $(wildcard sparse3d/cpu/csrc/*)
 FORMATTED = $(shell git ls-files '*.cpp' '*.h' '*.hpp' '*.metal' '*.mm' '*.cu')
 
-.PHONY: demo test setup lint types format wheel library clean
+.PHONY: demo picture test setup lint types format wheel library clean
 
 demo: $(STAMP)
 	$(BIN)/sparse3d segment --demo --out out/demo
+
+# The picture of README.md is the demo's own.
+picture: demo
+	cp "$$(ls out/demo/*.png | head -n 1)" docs/images/demo.png
 
 # `python -m pytest`: the source tree first, the compiled library from the installation.
 test: $(STAMP)
@@ -31,6 +35,8 @@ $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)' numpy
 	rm -f sparse3d/cpu/libsparse3d_cpu.so # from make library: it would shadow the new one
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	@# A library that does not compile is left out in silence; make library shows the compiler's words.
+	@$(BIN)/python -m sparse3d doctor | grep '^library'
 	touch $@
 
 lint: $(STAMP)

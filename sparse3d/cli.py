@@ -55,7 +55,7 @@ def segment(
     ] = 1.0,
 ) -> None:
     """Label every point of lidar scans: .label, coloured .ply and a .png from above."""
-    from sparse3d.data.run import Options, run  # noqa: PLC0415  (help should not wait for torch)
+    from sparse3d.data.run import Options, run  # help should not wait for torch
 
     if not scans and not demo and not report:
         raise typer.BadParameter("must be given at least one scan, got none; or use --demo")

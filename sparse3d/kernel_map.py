@@ -111,6 +111,23 @@ class KernelMap:
         begin, end = self.splits[index : index + 2].tolist()
         return self.src[begin:end], self.dst[begin:end]
 
+    def select(self, taps: Sequence[int]) -> KernelMap:
+        """The map of some taps, in the order given: kernels that are no box (crosses, lists).
+
+        The geometry stays that of the box which the taps were taken from.
+        """
+        chosen = [self.tap(tap) for tap in taps]
+        splits = torch.tensor([0] + [len(src) for src, _ in chosen], dtype=torch.int64).cumsum(0)
+        return KernelMap(
+            torch.cat([src for src, _ in chosen]),
+            torch.cat([dst for _, dst in chosen]),
+            splits,
+            self.in_indices,
+            self.out_indices,
+            self.geometry,
+            is_transposed=self.is_transposed,
+        )
+
     def taps(self) -> torch.Tensor:
         """Tap number of each pair, int64 [P]."""
         counts = self.splits.diff().to(self.src.device)

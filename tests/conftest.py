@@ -24,12 +24,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["reference", "cpu", "metal", "cuda"],
         help="run the contract tests on these backends only (repeatable)",
     )
+    parser.addoption("--metal-front", choices=["clang", "gcc"], help="front end of tests/metal_emu")
+    parser.addoption("--metal-seed", type=int, default=0, help="its first schedule")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
         chosen = metafunc.config.getoption("--backend") or DEFAULT_BACKENDS
         metafunc.parametrize("backend", chosen, indirect=True, scope="session")
+
+
+def _fits_the_harness(params: dict[str, Any]) -> bool:
+    """Whether a Metal test is small enough to be emulated on every run; the others are nightly."""
+    case, size = params.get("case"), params.get("size")
+    if case is not None:
+        few = {"1d_k5s3p1", "2d_k4s2p1", "3d_subm_k3", "3d_k3s2p1"}
+        clouds = {"empty", "one", "interleaved", "duplicates"}
+        return case.geometry.name in few and case.cloud in clouds
+    if size is not None:
+        return bool(size.name != "wide")
+    return params.get("ndim", 3) == 3 and "examples" not in params
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.backends.mps.is_available():
+        return
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if params.get("backend") != "metal":
+            continue
+        if "threads" in item.name or not _fits_the_harness(params):
+            item.add_marker(pytest.mark.nightly)
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +88,8 @@ def backend(request: pytest.FixtureRequest) -> str:
         harness = importlib.import_module("metal_emu")
         enable = getattr(harness, "enable", None)
         if enable is not None:
-            enable()
+            option = request.config.getoption
+            enable(option("--metal-front"), option("--metal-seed"))
     reason = registry.load(name)
     if reason is not None:
         pytest.skip(f"{name}: {reason}")

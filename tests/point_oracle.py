@@ -19,7 +19,7 @@ RADII = {
 }
 
 
-def make_cloud(shape: str, rows: int, seed: int = 0) -> torch.Tensor:  # noqa: PLR0911
+def make_cloud(shape: str, rows: int, seed: int = 0) -> torch.Tensor:
     """[rows, 3] float32 points of one kind, always the same for a seed."""
     draw = torch.Generator().manual_seed(seed * 97 + SHAPES.index(shape))
     uniform = torch.rand(rows, 3, generator=draw)

@@ -99,14 +99,11 @@ def _register(target: str, name: str) -> None:
     _forget(target)
     for module in _tree(root):
         sys.modules[target + module.__name__.removeprefix(root.__name__)] = module
-    for alias in getattr(root, "_ALIASES", ()):
-        sys.modules[alias] = importlib.import_module(f"{root.__name__}.{_ALIAS_HOME[alias]}")
+    for alias, home in getattr(root, "_ALIASES", {}).items():
+        sys.modules[alias] = importlib.import_module(f"{root.__name__}.{home}")
     _Finder.versions[target] = version
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder())
-
-
-_ALIAS_HOME = {"MinkowskiEngineBackend": "_backend", "MinkowskiEngineBackend._C": "_backend._C"}
 
 
 def _tree(root: ModuleType) -> Iterator[ModuleType]:
@@ -118,8 +115,9 @@ def _tree(root: ModuleType) -> Iterator[ModuleType]:
 
 
 def _forget(target: str) -> None:
-    for name in [n for n in sys.modules if n == target or n.startswith(f"{target}.")]:
-        del sys.modules[name]
+    for alias in [target, *getattr(sys.modules.get(target), "_ALIASES", {})]:
+        for name in [n for n in sys.modules if n == alias or n.startswith(f"{alias}.")]:
+            del sys.modules[name]
 
 
 def _exists(place: str) -> bool:

@@ -5,13 +5,17 @@ the native library is missing, and the torch references serve instead.
 """
 
 from . import _library as _library
+from . import ball_query as ball_query
 from . import conv as conv
 from . import coordinates as coordinates
-from . import kernel_map as kernel_map
-from . import ball_query as ball_query
+from . import dense as dense
 from . import fps as fps
 from . import graph as graph
 from . import group as group
 from . import index as index
 from . import interpolate as interpolate
+from . import kernel_map as kernel_map
 from . import knn as knn
+from . import pool as pool
+from . import segment as segment
+from . import voxelize as voxelize

@@ -51,15 +51,20 @@ def _plan(
     taps = splits.shape[0] - 1
     pairs = (threads(), address(src), address(dst), address(splits), taps)
     call("s3d_pairs_inspect", *pairs, num_in, num_out, int(mirrored), address(header))
-    if header[0].item() & (_SORTED | _MIRROR):
+    in_order = bool(int(header[0]) & (_SORTED | _MIRROR))
+    if in_order and mirrored:
         return [header]
-    by_dst = torch.empty_like(src), torch.empty_like(dst)
+    # A copy even of ordered pairs: compiled networks specialise on tensors that come and go with
+    # the scene, or are empty in some.
+    by_dst = src.clone(), dst.clone()
+    if in_order:
+        return [header, *by_dst]
     call("s3d_pairs_sort", *pairs, num_out, *map(address, by_dst))
     header[0] |= _SORTED
     return [header, *by_dst]
 
 
-class _Pairs(NamedTuple):
+class Ordered(NamedTuple):
     """Pairs in the order of the rows that they accumulate into."""
 
     rows_in: torch.Tensor
@@ -69,14 +74,15 @@ class _Pairs(NamedTuple):
     identity: int
 
 
-def _ordered(
+def ordered(
     src: torch.Tensor,
     dst: torch.Tensor,
     splits: torch.Tensor,
     plan: Plan,
     num_in: int,
     num_out: int,
-) -> _Pairs:
+) -> Ordered:
+    """The pairs as a plan has them; without one, the plan is made here."""
     src, dst, splits = src.contiguous(), dst.contiguous(), splits.contiguous()
     plan = plan or _plan(src, dst, splits, num_in, num_out, False)
     flags, identity = plan[0].tolist()
@@ -84,13 +90,13 @@ def _ordered(
         src, dst = plan[1:]
     elif flags & _MIRROR:
         src, dst = dst, src
-    return _Pairs(src, dst, splits, flags, identity)
+    return Ordered(src, dst, splits, flags, identity)
 
 
 def _convolve(
     features: torch.Tensor,
     weight: torch.Tensor,
-    pairs: _Pairs,
+    pairs: Ordered,
     num_out: int,
     groups: int,
     transposed: bool,
@@ -157,7 +163,7 @@ def _forward(
     num_out: int,
     groups: int,
 ) -> torch.Tensor:
-    pairs = _ordered(src, dst, splits, plan, features.shape[0], num_out)
+    pairs = ordered(src, dst, splits, plan, features.shape[0], num_out)
     return _convolve(features, weight, pairs, num_out, groups, False)
 
 
@@ -173,7 +179,7 @@ def _input_grad(
     num_in: int,
     groups: int,
 ) -> torch.Tensor:
-    pairs = _ordered(dst, src, splits, plan, grad.shape[0], num_in)
+    pairs = ordered(dst, src, splits, plan, grad.shape[0], num_in)
     return _convolve(grad, weight, pairs, num_in, groups, True)
 
 
@@ -192,7 +198,7 @@ def _fused(
     activation: str,
     alpha: float,
 ) -> torch.Tensor:
-    pairs = _ordered(src, dst, splits, plan, features.shape[0], num_out)
+    pairs = ordered(src, dst, splits, plan, features.shape[0], num_out)
     return _convolve(
         features, weight, pairs, num_out, groups, False, bias, residual, activation, alpha
     )

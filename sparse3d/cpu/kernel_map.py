@@ -32,9 +32,7 @@ def _take(handle: ctypes.c_void_p, taps: int, columns: int) -> CreatedPairs:
         library.s3d_map_free(handle)
         raise
     created = address(out_coords) if columns else None
-    call(
-        "s3d_map_take", threads(), handle, created, address(src), address(dst), address(splits)
-    )
+    call("s3d_map_take", threads(), handle, created, address(src), address(dst), address(splits))
     return out_coords, src, dst, splits
 
 

@@ -34,7 +34,7 @@ def to_coarse(labels: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
     table = np.zeros(2**16, np.uint8)
     for coarse, raws in _COARSE.items():
         table[list(raws)] = coarse
-    return table[labels.astype(np.int64) & 0xFFFF]
+    return np.asarray(table[labels.astype(np.int64) & 0xFFFF])
 
 
 def coarse_scores(confusion: Confusion) -> dict[str, float]:

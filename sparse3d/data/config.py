@@ -69,7 +69,7 @@ def load_config(source: str | os.PathLike[str]) -> SegmentConfig:
 
 
 def _load(path: Path) -> Mapping[str, Any]:
-    import yaml  # noqa: PLC0415  (an extra; the simulator and the readers work without it)
+    import yaml  # an extra; the simulator and the readers work without it
 
     try:
         table = yaml.safe_load(path.read_text("utf-8"))

@@ -75,7 +75,7 @@ def run(options: Options) -> int:
     """Segment every scan, print tables, and return the exit status: 0, or 2 after any error."""
     console = Console()
     try:
-        segmenter = Segmenter(
+        segmenter = Segmenter.load(
             load_config(options.config), options.checkpoint, choose_device(options.device)
         )
         paths = _expand(options)
@@ -114,7 +114,7 @@ def _one(path: Path, options: Options, segmenter: Segmenter, tally: _Tally) -> N
         if options.truth is not None:
             truth = read_labels(_truth_path(options.truth, path), scan.total)
     for note in scan.notes:
-        print(f"warning: {note}", file=sys.stderr)
+        _say(f"warning: {note}")
     labels = segmenter.label(scan, stages)
     with stages.measure("write"):
         title = f"{path.name}: {scan.total:,} points, weights {segmenter.config.name}"
@@ -139,9 +139,7 @@ def _read(path: Path, options: Options) -> Scan:
         if not path.exists():
             raise ScanError(f"{path}: cannot be read: No such file or directory")
         raise ScanError(f"{path}: {kind} files are not read by segment yet; KITTI .bin files are")
-    return read_scan(
-        path, drop_invalid=options.drop_invalid, max_remission=options.max_remission
-    )
+    return read_scan(path, drop_invalid=options.drop_invalid, max_remission=options.max_remission)
 
 
 def _expand(options: Options) -> list[Path]:
@@ -191,7 +189,12 @@ def _make_demo(options: Options) -> Path:
 
 
 def _complain(error: Exception) -> None:
-    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    _say(f"error: {' '.join(str(error).split())}")
+
+
+def _say(line: str) -> None:
+    """One whole line on stderr; rich would wrap it."""
+    sys.stderr.write(line + "\n")
 
 
 def _progress(scans: int) -> Progress:

@@ -50,7 +50,11 @@ def choose_device(name: str) -> torch.device:
     Raises:
         ValueError: The device is not here.
     """
-    here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    here = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
     if name == "auto":
         return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if here[kind]))
     if name not in here:
@@ -91,31 +95,36 @@ class Segmenter:
 
     Args:
         config: The recipe.
-        checkpoint: Weights; those that ship with the package if not given.
+        model: Its network.
         device: Where the network runs.
     """
 
-    def __init__(
-        self, config: SegmentConfig, checkpoint: PathLike | None, device: torch.device
-    ) -> None:
+    def __init__(self, config: SegmentConfig, model: torch.nn.Module, device: torch.device) -> None:
+        self.config = config
+        self.device = device
+        self.model = model.eval().to(device)
+        self._raw = np.array(config.classes, np.uint32)
+
+    @classmethod
+    def load(
+        cls, config: SegmentConfig, checkpoint: PathLike | None, device: torch.device
+    ) -> Segmenter:
+        """With weights from a file, or with those that ship with the package."""
         path = checkpoint if checkpoint is not None else config.weights_path()
         if path is None:
             raise ValueError(f"checkpoint must be given for the config {config.name!r}, got none")
-        self.config = config
-        self.device = device
-        self.model = build(config)
+        model = build(config)
         state = {key: value.float() if value.is_floating_point() else value
                  for key, value in load_weights(path).items()}  # fmt: skip
         try:
-            self.model.load_state_dict(state)
+            model.load_state_dict(state)
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise ValueError(
                 f"{path}: must fit the network of config {config.name!r}: {reason[:300]}; "
                 "name the config it was trained with (--config)"
             ) from None
-        self.model.eval().to(device)
-        self._raw = np.array(config.classes, np.uint32)
+        return cls(config, model, device)
 
     def predict(
         self, points: npt.NDArray[np.float32], stages: Stages | None = None
@@ -135,8 +144,7 @@ class Segmenter:
                 dtype=config.dtype,
             )
         with stages.measure("network"), torch.inference_mode():
-            scores = self.model(tensor.to(self.device)).features
-            channel = scores.argmax(dim=1).cpu().numpy()
+            channel = self.model(tensor.to(self.device)).argmax(dim=1).cpu().numpy()
         return np.asarray(self._raw[channel][grid.inverse], np.uint32)
 
     def label(self, scan: Scan, stages: Stages | None = None) -> npt.NDArray[np.uint32]:
@@ -153,10 +161,9 @@ def build(config: SegmentConfig) -> torch.nn.Module:
         ValueError: The recipe's model entries do not make a network, or channels do not fit.
     """
     try:
-        model = MinkUNet(**config.model)
-    except TypeError as error:
+        return MinkUNet.from_config(config.model)
+    except (TypeError, ValueError) as error:
         raise ValueError(f"config {config.name!r}: model: {error}") from None
-    return model
 
 
 def write_results(

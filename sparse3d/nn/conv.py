@@ -21,6 +21,7 @@ from ..kernel_map import Coordinates, KernelMap
 from ..ops.conv import ACTIVATIONS, conv, fused_conv
 from ..tensor import IndiceData, SparseConvTensor
 from ._preparation import is_preparing
+from ._reuse import check_inverse, check_reuse
 from .core import ConvAlgo
 from .modules import SparseModule
 
@@ -255,6 +256,9 @@ class SparseConvolution(SparseModule):
         kind = type(self).__name__
         return f"{kind} '{path}'" if path else kind
 
+    def _key_label(self) -> str:
+        return f"{self._label()}: indice_key {self.indice_key!r}"
+
     def forward(
         self, input: SparseConvTensor, add_input: SparseConvTensor | None = None
     ) -> SparseConvTensor:
@@ -359,12 +363,14 @@ class SparseConvolution(SparseModule):
             return sites.identity(), sites, input.indice_dict
         found = input.find_indice_pair(self.indice_key)
         if self.inverse:
-            data = self._check_inverse(found, sites)
+            data = check_inverse(
+                self._key_label(), self.kernel_size, found, sites, self.trusts_edited_sites
+            )
             return data.kernel_map.transposed(), data.inputs, input.indice_dict
         if found is not None and found.is_subm and self.subm and not found.is_current():
             found = None  # its sites were edited in place: the pairs are made anew
         if found is not None:
-            self._check_reuse(found, sites)
+            check_reuse(self._key_label(), self.geometry, self.subm, found, sites)
             return found.kernel_map, sites, input.indice_dict
         if self.subm:
             pairs, target = sites.submanifold(self.kernel_size, self.dilation), sites
@@ -388,73 +394,6 @@ class SparseConvolution(SparseModule):
         if self.rule == "floor" and not self.transposed:
             return sites.floor(self.geometry, grid)
         return sites.footprint(self.geometry, grid, transposed=self.transposed)
-
-    def _check_reuse(self, data: IndiceData, sites: Coordinates) -> None:
-        key = f"{self._label()}: indice_key {self.indice_key!r}"
-        mine, kept = self.geometry, data.geometry
-        if not self.subm or not data.is_subm:
-            kind = "a submanifold" if data.is_subm else "a strided, transposed or pooling"
-            _check.fail(
-                key,
-                "shared by submanifold layers alone",
-                f"{kind} layer's ({kept}) for this layer ({mine})",
-                "give this layer a key of its own, or use SparseInverseConv to undo that layer",
-            )
-        if mine != kept:
-            way_out = "give this layer a key of its own"
-            _check.fail(key, f"that of a layer with {mine}", f"one with {kept}", way_out)
-        self._check_sites(key, sites, data.inputs)
-
-    def _check_inverse(self, data: IndiceData | None, sites: Coordinates) -> IndiceData:
-        key = f"{self._label()}: indice_key {self.indice_key!r}"
-        if data is None:
-            _check.fail(
-                key,
-                "left by an earlier layer on this tensor's path",
-                "no such key",
-                "give the strided layer to undo the same indice_key",
-            )
-        if data.is_subm:
-            _check.fail(
-                key,
-                "that of a strided layer or pool",
-                f"a submanifold layer's ({data.geometry})",
-                "a submanifold layer keeps its sites: there is nothing to undo",
-            )
-        if list(data.geometry.kernel_size) != self.kernel_size:
-            _check.fail(
-                key,
-                f"that of a layer with kernel_size={self.kernel_size}",
-                f"one with {data.geometry}",
-                "an inverse layer has the kernel size of the layer it undoes",
-            )
-        if not data.is_current() and not self.trusts_edited_sites:
-            _check.fail(
-                key,
-                "that of a layer whose sites stayed as they were",
-                "sites edited in place since",
-                "edit a clone: x.indices = x.indices.clone()",
-            )
-        self._check_sites(key, sites, data.outputs)
-        return data
-
-    @staticmethod
-    def _check_sites(key: str, sites: Coordinates, kept: Coordinates) -> None:
-        if sites is kept:
-            return
-        same = sites.spatial_shape == kept.spatial_shape and len(sites) == len(kept)
-        if same and (sites.indices is kept.indices or torch.equal(sites.indices, kept.indices)):
-            return
-        _check.fail(
-            key,
-            f"used on the sites it was made for ({len(kept)} rows, grid {_grid(kept)})",
-            f"{len(sites)} rows, grid {_grid(sites)}" + (" at other positions" if same else ""),
-            "give this layer a key of its own",
-        )
-
-
-def _grid(sites: Coordinates) -> str:
-    return "none" if sites.spatial_shape is None else str(list(sites.spatial_shape))
 
 
 def activation_name(act_type: object) -> str:

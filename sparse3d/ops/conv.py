@@ -32,6 +32,7 @@ __all__ = ["ACTIVATIONS", "PairSet", "conv", "fused_conv"]
 
 ACTIVATIONS = ("none", "relu", "leaky_relu", "sigmoid")
 CHUNK = 512
+TILE = 16
 
 Plan = list[torch.Tensor]
 
@@ -92,20 +93,39 @@ def _add_rows(out: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> No
         out.index_add_(0, rows, values)
 
 
+def _matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """`left @ right` in whole tiles of 16 rows and columns, zeros filling the last.
+
+    A BLAS splits a product among its threads and sums ragged edges in another order than full
+    tiles: products of other sizes change bytes with the thread count.
+    """
+    rows, columns = left.shape[-2], right.shape[-1]
+    right = torch.nn.functional.pad(right, (0, -columns % TILE))
+    full = rows - rows % TILE
+    out = left.new_empty((*left.shape[:-1], right.shape[-1]))
+    torch.matmul(left[..., :full, :], right, out=out[..., :full, :])
+    if full < rows:
+        edge = torch.nn.functional.pad(left[..., full:, :], (0, 0, 0, -rows % TILE))
+        out[..., full:, :] = (edge @ right)[..., : rows - full, :]
+    return out[..., :columns]
+
+
 def _multiply(rows: torch.Tensor, weight: torch.Tensor, groups: int) -> torch.Tensor:
     """Rows [P, C_in] with one tap's weight [C_out, C_in / groups] -> [P, C_out]."""
     if groups == 1:
-        return rows @ weight.t()
+        return _matmul(rows, weight.t())
+    if weight.shape == (groups, 1):
+        return rows * weight[:, 0]
     split = rows.reshape(len(rows), groups, -1).transpose(0, 1)
     tap = weight.reshape(groups, -1, weight.shape[1]).transpose(1, 2)
-    return torch.bmm(split, tap).transpose(0, 1).reshape(len(rows), -1)
+    return _matmul(split, tap).transpose(0, 1).reshape(len(rows), -1)
 
 
 def _transpose_groups(weight: torch.Tensor, groups: int) -> torch.Tensor:
     """One tap's weight [C_out, C_in / groups] as that of the transposed layer, [C_in, C_out /
     groups]."""
-    split = weight.reshape(groups, -1, weight.shape[1])
-    return split.transpose(1, 2).reshape(-1, split.shape[1])
+    split = weight.reshape(groups, weight.shape[0] // groups, weight.shape[1])
+    return split.transpose(1, 2).reshape(groups * weight.shape[1], split.shape[1])
 
 
 def _forward_reference(
@@ -171,8 +191,9 @@ def _weight_grad_reference(
         ):
             left = upstream.index_select(0, column).reshape(len(row), groups, outer)
             right = rows.index_select(0, row).reshape(len(row), groups, inner)
-            out[tap] += torch.bmm(left.permute(1, 2, 0), right.transpose(0, 1))
-    return out.permute(1, 2, 0, 3).reshape(grad.shape[1], -1, inner).to(features.dtype)
+            out[tap] += _matmul(left.permute(1, 2, 0), right.transpose(0, 1))
+    summed = out.permute(1, 2, 0, 3).reshape(grad.shape[1], len(out), inner)
+    return summed.to(features.dtype).contiguous()
 
 
 def _plan_reference(

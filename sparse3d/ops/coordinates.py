@@ -60,7 +60,7 @@ def _ranked_keys(coords: torch.Tensor, queries: torch.Tensor) -> tuple[torch.Ten
 
 
 def _find(ordered: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    position = torch.searchsorted(ordered, values).clamp_(max=len(ordered) - 1)
+    position = torch.searchsorted(ordered, values.contiguous()).clamp_(max=len(ordered) - 1)
     return position, ordered[position] == values
 
 

@@ -14,6 +14,7 @@ the sum's is the sum over the transposed map. *Determinism.* Fixed order, no ato
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any, cast
 
 import torch
@@ -30,6 +31,21 @@ def _ranges(splits: torch.Tensor) -> list[tuple[int, int]]:
     return [(a, b) for a, b in itertools.pairwise(bounds) if b > a]
 
 
+def _turns(rows: torch.Tensor) -> Iterator[torch.Tensor | slice]:
+    """Split a tap's pairs so that no turn writes a row twice: sites that repeat make it so."""
+    counts = torch.bincount(rows)
+    repeats = int(counts.max())
+    if repeats == 1:
+        yield slice(None)
+        return
+    order = torch.argsort(rows, stable=True)
+    place = torch.arange(len(rows), device=rows.device)
+    rank = torch.empty_like(order)
+    rank[order] = place - (counts.cumsum(0) - counts)[rows[order].long()]
+    for turn in range(repeats):
+        yield (rank == turn).nonzero().squeeze(1)
+
+
 def _sum_reference(
     features: torch.Tensor, src: torch.Tensor, dst: torch.Tensor, splits: torch.Tensor, num_out: int
 ) -> torch.Tensor:
@@ -44,15 +60,16 @@ def _sum_reference(
 def _max_reference(
     features: torch.Tensor, src: torch.Tensor, dst: torch.Tensor, splits: torch.Tensor, num_out: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compare each tap's rows in turn; a later tap must be greater to win."""
+    """Compare each tap's rows in turn; a later pair must be greater to win."""
     out = features.new_zeros((num_out, features.shape[1]))
     arg = torch.full(out.shape, -1, dtype=torch.int32, device=out.device)
     for begin, end in _ranges(splits):
-        rows, sources = dst[begin:end].long(), src[begin:end]
-        value, best, owner = features.index_select(0, sources), out[rows], arg[rows]
-        wins = (owner < 0) | (value > best) | (value.isnan() & ~best.isnan())
-        out[rows] = torch.where(wins, value, best)
-        arg[rows] = torch.where(wins, sources[:, None].expand_as(owner), owner)
+        for turn in _turns(dst[begin:end]):
+            rows, sources = dst[begin:end][turn].long(), src[begin:end][turn]
+            value, best, owner = features.index_select(0, sources), out[rows], arg[rows]
+            wins = (owner < 0) | (value > best) | (value.isnan() & ~best.isnan())
+            out[rows] = torch.where(wins, value, best)
+            arg[rows] = torch.where(wins, sources[:, None].expand_as(owner), owner)
     return out, arg
 
 
@@ -178,6 +195,7 @@ def mean_pool(features: torch.Tensor, pairs: PairSet) -> torch.Tensor:
         ValueError: if rows or devices do not fit together.
         TypeError: if `features` is not floating.
     """
+    _check_pool(features, pairs)
     total = sum_pool(features.to(_accumulator(features.dtype)), pairs)
     ones = total.new_ones((pairs.num_in, 1))
     count = cast(torch.Tensor, pool_sum(ones, pairs.src, pairs.dst, pairs.splits, pairs.num_out))

@@ -19,7 +19,7 @@ from .. import _check
 from .._registry import Op
 from .conv import CHUNK, _accumulator
 
-__all__ = ["reduce_segments"]
+__all__ = ["reduce_segments", "spread_segments", "standardize_segments"]
 
 REDUCTIONS = ("sum", "mean", "max")
 
@@ -132,3 +132,52 @@ def reduce_segments(
     wide = rows.to(_accumulator(rows.dtype))
     count = segment_sum(wide.new_ones((len(ids), 1)), ids, num)
     return cast(torch.Tensor, (segment_sum(wide, ids, num) / count.clamp(min=1)).to(values.dtype))
+
+
+def standardize_segments(
+    values: torch.Tensor, ids: torch.Tensor, num: int, eps: float, groups: int | None = None
+) -> torch.Tensor:
+    """Each segment's rows with its mean taken off, over its standard deviation (biased).
+
+    Args:
+        values: [N, C].
+        ids: int64 [N], in [0, num).
+        num: number of segments.
+        eps: added to the variance.
+        groups: channels share mean and deviation in so many groups; None for each its own.
+
+    Returns:
+        [N, C].
+
+    Raises:
+        ValueError: if rows, devices or groups do not fit.
+        TypeError: if `values` is not floating.
+    """
+    channels = values.shape[1]
+    if groups is not None and channels % _check.positive("groups", groups):
+        _check.fail("groups", f"a divisor of {channels} channels", groups)
+
+    def mean(rows: torch.Tensor) -> torch.Tensor:
+        one = reduce_segments(rows, ids, num, "mean")
+        if groups is None:
+            return one
+        shared = one.reshape(num, groups, -1).mean(2, keepdim=True)
+        return shared.expand(num, groups, channels // groups).reshape(num, channels)
+
+    centred = values - spread_segments(mean(values), ids)
+    return centred * spread_segments(torch.rsqrt(mean(centred.square()) + eps), ids)
+
+
+def spread_segments(values: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """Row `ids[i]` of `values` for each i; its gradient is a segment sum, in fixed order.
+
+    Args:
+        values: [S, C].
+        ids: int64 [N], -1 for a row of zeros.
+
+    Returns:
+        [N, C].
+    """
+    from .voxelize import devoxelize
+
+    return devoxelize(values, ids)

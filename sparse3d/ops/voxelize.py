@@ -119,8 +119,10 @@ interpolate_grad = Op(
 def _products(left: torch.Tensor, right: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """`out[q, j] = <left[q], right[rows[q, j]]>`, 0 where the row is absent: the gradient to the
     weights."""
+    if right.shape[0] == 0:
+        return left.new_zeros(rows.shape)
     dots = [
-        (left * right.index_select(0, row.clamp(min=0))).sum(1) * (row >= 0)
+        torch.where(row >= 0, (left * right.index_select(0, row.clamp(min=0))).sum(1), 0)
         for row in rows.unbind(1)
     ]
     return torch.stack(dots, 1)

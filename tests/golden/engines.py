@@ -7,7 +7,16 @@ from typing import Protocol
 
 import numpy as np
 import oracle
+import torch
 from golden.reader import FLOOR, FOOTPRINT, GENERATIVE, INVERSE, SUBM, Layer
+
+from sparse3d.geometry import Geometry
+from sparse3d.kernel_map import Coordinates, KernelMap
+from sparse3d.ops.conv import conv
+from sparse3d.ops.coordinates import unique
+from sparse3d.ops.pool import max_pool, mean_pool, sum_pool
+from sparse3d.ops.segment import reduce_segments
+from sparse3d.ops.voxelize import devoxelize
 
 
 @dataclass(frozen=True)
@@ -138,3 +147,78 @@ class OracleEngine:
         out = oracle.interpolate(features, rows, weights)
         back = None if grad is None else oracle.interpolate_grad(grad, rows, weights, len(coords))
         return Answer(points, out, back)
+
+
+class OpsEngine:
+    """The ops of ``sparse3d``, float32, on whatever backend is in force."""
+
+    def _map(self, layer: Layer) -> KernelMap:
+        geometry = Geometry(*layer.numbers)
+        coords, out = torch.from_numpy(layer.coords), torch.from_numpy(layer.out_coords)
+        sites = Coordinates(coords, None, 1 << 20)
+        if layer.rule == SUBM:
+            return sites.submanifold(layer.kernel_size, layer.dilation)
+        if layer.rule == FOOTPRINT:
+            return sites.footprint(geometry, layer.out_shape)[0]
+        if layer.rule == FLOOR:
+            return sites.floor(geometry, None)[0]
+        if layer.rule == GENERATIVE:
+            return sites.footprint(geometry, layer.out_shape, transposed=True)[0]
+        if layer.rule == INVERSE:
+            return Coordinates(out, None, 1 << 20).given(sites, geometry).transposed()
+        return sites.given(Coordinates(out, None, 1 << 20), geometry)
+
+    def sites(self, layer: Layer) -> oracle.Array:
+        return self._map(layer).out_indices.numpy()
+
+    def conv(
+        self,
+        layer: Layer,
+        features: oracle.Array,
+        weight: oracle.Array,
+        groups: int,
+        grad: oracle.Array | None,
+    ) -> Answer:
+        found = self._map(layer)
+        x = torch.from_numpy(features).requires_grad_()
+        w = torch.from_numpy(np.ascontiguousarray(weight)).requires_grad_()
+        out = conv(x, w, found, groups=groups)
+        return self._answer(found, out, grad, x, w)
+
+    def pool(
+        self, layer: Layer, kind: str, features: oracle.Array, grad: oracle.Array | None
+    ) -> Answer:
+        found = self._map(layer)
+        x = torch.from_numpy(features).requires_grad_()
+        out = {"sum": sum_pool, "mean": mean_pool, "max": max_pool}[kind](x, found)
+        return self._answer(found, out, grad, x)
+
+    def unique(self, coords: oracle.Array) -> tuple[oracle.Array, oracle.Array]:
+        first, inverse = unique(torch.from_numpy(coords))
+        return first.numpy(), inverse.numpy()
+
+    def segment(self, kind: str, values: oracle.Array, ids: oracle.Array, num: int) -> oracle.Array:
+        return reduce_segments(torch.from_numpy(values), torch.from_numpy(ids), num, kind).numpy()
+
+    def interpolate(
+        self,
+        coords: oracle.Array,
+        features: oracle.Array,
+        points: oracle.Array,
+        grad: oracle.Array | None,
+    ) -> Answer:
+        x = torch.from_numpy(features).requires_grad_()
+        out = devoxelize(x, coords=torch.from_numpy(coords), points=torch.from_numpy(points))
+        back = None if grad is None else torch.autograd.grad(out, x, torch.from_numpy(grad))[0]
+        return Answer(points, out.detach().numpy(), None if back is None else back.numpy())
+
+    @staticmethod
+    def _answer(
+        found: KernelMap, out: torch.Tensor, grad: oracle.Array | None, *leaves: torch.Tensor
+    ) -> Answer:
+        at, values = found.out_indices.numpy(), out.detach().numpy()
+        if grad is None:
+            return Answer(at, values)
+        upstream = torch.from_numpy(grad.astype(np.float32))
+        gradients = torch.autograd.grad(out, leaves, upstream)
+        return Answer(at, values, *(gradient.numpy() for gradient in gradients))

@@ -81,7 +81,7 @@ def _spread(value: Any, ndim: int) -> tuple[int, ...]:
 
 def _contract(coords: oracle.Array, stride: Sequence[int]) -> oracle.Array:
     """Coordinates in units of the level: absolute ones divided by the level's stride."""
-    divided = coords.copy()
+    divided: oracle.Array = coords.copy()
     divided[:, 1:] //= np.array(stride, np.int32)
     return divided
 
@@ -111,11 +111,12 @@ def spconv_layer(vector: Vector) -> Layer:
 
 def spconv_weight(vector: Vector, key: str = "weight") -> oracle.Array:
     """A recorded weight (or its gradient) as ``[C_out, K, C_in]``."""
-    stored = vector[key]
+    stored: oracle.Array = vector[key]
     c_out, c_in = stored.shape[0], stored.shape[-1]
     if vector.name == "spconv_subm3d_k1":  # the peer reads this memory as an [in, out] matrix
-        return stored.reshape(c_in, c_out).T.reshape(c_out, 1, c_in)
-    return stored.reshape(c_out, -1, c_in)
+        stored = stored.reshape(c_in, c_out).T
+    weight: oracle.Array = stored.reshape(c_out, -1, c_in)
+    return weight
 
 
 # ----------------------------------------------------------------- MinkowskiEngine and torchsparse

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import oracle
 import pytest
 from golden import reader
-from golden.engines import Answer, Engine, OracleEngine
+from golden.engines import Answer, Engine, OpsEngine, OracleEngine
 from golden.reader import Layer, Vector
+
+from sparse3d import _registry
 
 FORWARD, GRADIENT = 1e-5, 1e-4
 
 CONV = {"conv", "subm", "transpose", "inverse", "generative", "depthwise conv"}
 
 
-@pytest.fixture(params=["oracle"])
-def engine(request: pytest.FixtureRequest) -> Engine:
-    """Who solves the problem."""
-    return OracleEngine()
+@pytest.fixture(params=["oracle", "reference", "cpu"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """Who solves the problem: the oracle, or the ops on a backend."""
+    if request.param == "oracle":
+        yield OracleEngine()
+        return
+    reason = None if request.param == "reference" else _registry.load(request.param)
+    if reason is not None:
+        pytest.skip(f"{request.param}: {reason}")
+    with _registry.force(request.param):
+        yield OpsEngine()
 
 
 def _names(prefix: str, ops: set[str]) -> list[str]:

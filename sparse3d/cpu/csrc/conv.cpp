@@ -1,14 +1,16 @@
-// Weight-stationary convolution. For a tile of output rows that stays in cache, each tap's pairs are a
-// sub-range; register blocks read input rows in place and add into the tile. The tap of (i, i) pairs
-// goes first and stores, so nothing is cleared and nothing gathered for it.
+// Weight-stationary convolution. For a tile of output rows that stays in cache, each tap's pairs
+// are a sub-range; register blocks read input rows in place and add into the tile. The tap of (i,
+// i) pairs goes first and stores, so nothing is cleared and nothing gathered for it.
 #include "conv.h"
 
+#include "abi.h"
 #include "order.h"
 
 namespace s3d {
 namespace {
 
-// Measured, see bench/bench_cpu.py: bytes of output rows of a tile, and the fewest tiles worth having.
+// Measured, see bench/bench_cpu.py: bytes of output rows of a tile, and the fewest tiles worth
+// having.
 constexpr int64_t kTileBytes = 512 << 10;
 constexpr int64_t kFewestRows = 256, kMostRows = 4096, kFewestItems = 16;
 constexpr int64_t kPanelRows = 96;  // rows widened to float32 at a time
@@ -18,7 +20,8 @@ using Sum = typename SumType<E>::type;
 
 // One (group, tap) as panels [column block][k][width], zero beyond the last column.
 template <class E>
-void pack_weight(const E* w, int64_t stride_k, int64_t stride_n, int64_t k, int64_t n, int64_t width, Sum<E>* to) {
+void pack_weight(const E* w, int64_t stride_k, int64_t stride_n, int64_t k, int64_t n,
+                 int64_t width, Sum<E>* to) {
   for (int64_t o = 0; o < n; o += width, to += k * width) {
     const int64_t columns = std::min(width, n - o);
     if (columns < width) std::fill(to, to + k * width, Sum<E>(0));
@@ -28,7 +31,8 @@ void pack_weight(const E* w, int64_t stride_k, int64_t stride_n, int64_t k, int6
         for (int64_t c = 0; c < columns; ++c) to[i * width + c] = widen(from[i * stride_k + c]);
     } else {
       for (int64_t c = 0; c < columns; ++c)
-        for (int64_t i = 0; i < k; ++i) to[i * width + c] = widen(from[c * stride_n + i * stride_k]);
+        for (int64_t i = 0; i < k; ++i)
+          to[i * width + c] = widen(from[c * stride_n + i * stride_k]);
     }
   }
 }
@@ -44,7 +48,8 @@ Tiling tiling_of(const ConvCall& c, int64_t panel, int64_t bytes) {
   t.rows = std::max(kFewestRows, std::min(kMostRows, kTileBytes / width));
   t.tiles = ceil_div(c.num_out, t.rows);
   const int64_t panels = ceil_div(c.channels_out, panel);
-  const int64_t wanted = std::min(panels, ceil_div(kFewestItems, std::max<int64_t>(1, t.tiles * c.groups)));
+  const int64_t wanted =
+      std::min(panels, ceil_div(kFewestItems, std::max<int64_t>(1, t.tiles * c.groups)));
   t.columns = ceil_div(panels, wanted) * panel;
   t.blocks = ceil_div(c.channels_out, t.columns);
   return t;
@@ -64,6 +69,37 @@ void clear_tile(T* y, int64_t ld, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) std::fill(y + r * ld, y + r * ld + columns, T(0));
 }
 
+// The last step of a tile of float32 sums: bias, residual, activation, one rounding.
+template <class E>
+void finish_half(const ConvCall& c, const Kernels& kernels, float* sums, int64_t ld, int64_t row0,
+                 int64_t rows, int64_t channel, int64_t columns) {
+  constexpr bool half = std::is_same<E, Float16>::value;
+  const auto* residual = static_cast<const E*>(c.residual);
+  const auto* bias = static_cast<const float*>(c.bias);
+  auto* y = static_cast<E*>(c.y);
+  Buffer<float> added(residual ? columns : 0);
+  Finish<float> f{sums,
+                  ld,
+                  1,
+                  columns,
+                  bias ? bias + channel : nullptr,
+                  nullptr,
+                  0,
+                  c.activation,
+                  static_cast<float>(c.alpha)};
+  for (int64_t r = 0; r < rows; ++r) {
+    f.y = sums + r * ld;
+    if (residual) {
+      kernels.widen(reinterpret_cast<const uint16_t*>(residual + (row0 + r) * c.ldr + channel),
+                    columns, half, added.data());
+      f.residual = added.data();
+    }
+    if (f.bias || f.residual || f.activation != kNone) kernels.f32.finish(f);
+    kernels.narrow(f.y, columns, half,
+                   reinterpret_cast<uint16_t*>(y + (row0 + r) * c.ldy + channel));
+  }
+}
+
 template <class E>
 void convolve(const ConvCall& c, const Kernels& kernels) {
   using T = Sum<E>;
@@ -71,21 +107,25 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
   const Matmul<T>& mm = matmul_of<T>(kernels);
   const int64_t k = c.channels_in, n = c.channels_out, panel = mm.panel(n);
   const int64_t packed_size = k * ceil_div(n, panel) * panel;
-  const auto *x = static_cast<const E*>(c.x), *w = static_cast<const E*>(c.w), *residual = static_cast<const E*>(c.residual);
+  const auto *x = static_cast<const E*>(c.x), *w = static_cast<const E*>(c.w),
+             *residual = static_cast<const E*>(c.residual);
   const auto* bias = static_cast<const T*>(c.bias);
   auto* y = static_cast<E*>(c.y);
 
   Buffer<T> packed(c.groups * c.taps * packed_size);
   parallel_for(c.threads, c.groups * c.taps, [&](int64_t i) {
-    pack_weight(w + i / c.taps * c.w_group + i % c.taps * c.w_tap, c.w_in, c.w_out, k, n, panel, packed.data() + i * packed_size);
+    pack_weight(w + i / c.taps * c.w_group + i % c.taps * c.w_tap, c.w_in, c.w_out, k, n, panel,
+                packed.data() + i * packed_size);
   });
 
   const Tiling tiling = tiling_of(c, panel, sizeof(T));
   const bool store_all = c.flags & kDisjoint;
   const int64_t items = tiling.tiles * c.groups * tiling.blocks;
   parallel_for(c.threads, items, [&](int64_t item) {
-    const int64_t block = item % tiling.blocks, g = item / tiling.blocks % c.groups, tile = item / tiling.blocks / c.groups;
-    const int64_t row0 = tile * tiling.rows, row1 = std::min(c.num_out, row0 + tiling.rows), rows = row1 - row0;
+    const int64_t block = item % tiling.blocks, g = item / tiling.blocks % c.groups,
+                  tile = item / tiling.blocks / c.groups;
+    const int64_t row0 = tile * tiling.rows, row1 = std::min(c.num_out, row0 + tiling.rows),
+                  rows = row1 - row0;
     const int64_t column0 = block * tiling.columns, columns = std::min(n - column0, tiling.columns);
     const int64_t channel = g * n + column0;
     const E* xg = x + g * k;
@@ -111,6 +151,7 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
       j.base = row0;
       j.k = k;
       j.columns = columns;
+      j.panel = panel;
       j.store = here || store_all;
       if constexpr (kWide) {
         j.x = here ? xg + row0 * c.ldx : xg;
@@ -122,7 +163,8 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
       } else {
         for (int64_t p = range.begin; p < range.end; p += kPanelRows) {
           j.n = std::min(kPanelRows, range.end - p);
-          widen_rows(kernels, here ? xg + p * c.ldx : xg, c.ldx, here ? nullptr : c.in + p, j.n, k, wide.data());
+          widen_rows(kernels, here ? xg + p * c.ldx : xg, c.ldx, here ? nullptr : c.in + p, j.n, k,
+                     wide.data());
           j.x = wide.data();
           j.ldx = k;
           j.src = nullptr;
@@ -132,25 +174,101 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
         }
       }
     });
-    Finish<T> f{tile_y, ld, rows, columns, bias ? bias + channel : nullptr, nullptr, 0, c.activation, static_cast<T>(c.alpha)};
     if constexpr (kWide) {
+      Finish<T> f{tile_y,
+                  ld,
+                  rows,
+                  columns,
+                  bias ? bias + channel : nullptr,
+                  nullptr,
+                  c.ldr,
+                  c.activation,
+                  static_cast<T>(c.alpha)};
       if (residual) f.residual = residual + row0 * c.ldr + channel;
-      f.ldr = c.ldr;
       if (f.bias || f.residual || f.activation != kNone) mm.finish(f);
     } else {
-      constexpr bool half = std::is_same<E, Float16>::value;
-      Buffer<T> added(residual ? columns : 0);
-      f.rows = 1;
-      for (int64_t r = 0; r < rows; ++r) {
-        f.y = tile_y + r * ld;
-        if (residual) {
-          kernels.widen(reinterpret_cast<const uint16_t*>(residual + (row0 + r) * c.ldr + channel), columns, half, added.data());
-          f.residual = added.data();
-        }
-        if (f.bias || f.residual || f.activation != kNone) mm.finish(f);
-        kernels.narrow(f.y, columns, half, reinterpret_cast<uint16_t*>(y + (row0 + r) * c.ldy + channel));
-      }
+      finish_half<E>(c, kernels, tile_y, ld, row0, rows, channel, columns);
     }
+  });
+}
+
+// bfloat16 on AMX tiles: rows are gathered into a panel, channels padded to multiples of 32.
+void convolve_amx(const ConvCall& c, const Kernels& kernels) {
+  const AmxKernels& amx = *amx_kernels();
+  const int64_t k = c.channels_in, n = c.channels_out, k32 = ceil_div(k, 32) * 32,
+                n32 = ceil_div(n, 32) * 32;
+  const int64_t packed_size = k32 * n32;
+  const auto *x = static_cast<const uint16_t*>(c.x), *w = static_cast<const uint16_t*>(c.w);
+  Buffer<uint16_t> packed(c.groups * c.taps * packed_size);
+  parallel_for(c.threads, c.groups * c.taps, [&](int64_t i) {
+    const uint16_t* from = w + i / c.taps * c.w_group + i % c.taps * c.w_tap;
+    uint16_t* to = packed.data() + i * packed_size;
+    for (int64_t o = 0; o < n32; o += 32)
+      for (int64_t b = 0; b < k32; b += 32)
+        for (int64_t h = 0; h < 32; h += 16)
+          for (int64_t q = 0; q < 32; q += 2)
+            for (int64_t a = 0; a < 16; ++a)
+              for (int64_t e = 0; e < 2; ++e) {
+                const int64_t column = o + h + a, row = b + q + e;
+                *to++ = column < n && row < k ? from[row * c.w_in + column * c.w_out] : uint16_t(0);
+              }
+  });
+  const Tiling tiling = tiling_of(c, 32, sizeof(float));
+  const bool store_all = c.flags & kDisjoint;
+  const int64_t step =
+      std::max<int64_t>(32, 16384 / std::max<int64_t>(k32, 1) / 32 * 32);  // a panel of 32 KB
+  parallel_for(c.threads, tiling.tiles * c.groups * tiling.blocks, [&](int64_t item) {
+    const int64_t block = item % tiling.blocks, g = item / tiling.blocks % c.groups,
+                  tile = item / tiling.blocks / c.groups;
+    const int64_t row0 = tile * tiling.rows, row1 = std::min(c.num_out, row0 + tiling.rows),
+                  rows = row1 - row0;
+    const int64_t column0 = block * tiling.columns, columns = std::min(n - column0, tiling.columns),
+                  wide = ceil_div(columns, 32) * 32;
+    const uint16_t* xg = x + g * k;
+    Buffer<float> sums(rows * wide);
+    Buffer<uint16_t> panel(step * k32);
+    clear_bytes(panel.data(), step * k32 * 2);  // channels beyond k stay 0
+    if (c.identity < 0 && !store_all) std::fill(sums.data(), sums.data() + rows * wide, 0.0f);
+    alignas(64) unsigned char saved[64];
+    amx.enter(saved);
+    each_tap(c, [&](int64_t list, int64_t tap) {
+      const bool here = list == c.identity;
+      const Range range = here ? Range{row0, row1} : tile_range(c.out, c.splits, list, row0, row1);
+      AmxMultiply j{};
+      j.w = packed.data() + (g * c.taps + tap) * packed_size + column0 * k32;
+      j.k = k32;
+      j.columns = wide;
+      j.base = row0;
+      j.lds = wide;
+      j.store = here || store_all;
+      int64_t p = range.begin;
+      if (here && k == k32) {  // whole blocks are read in place
+        j.n = rows / 32 * 32;
+        j.x = xg + row0 * c.ldx;
+        j.ldx = c.ldx;
+        j.sum = sums.data();
+        amx.multiply(j);
+        p += j.n;
+      }
+      for (; p < range.end; p += step) {
+        j.n = std::min(step, range.end - p);
+        for (int64_t r = 0; r < j.n; ++r) {
+          if (!here && p + r + 12 < range.end) {
+            const uint16_t* ahead = xg + int64_t(c.in[p + r + 12]) * c.ldx;
+            for (int64_t a = 0; a < k; a += 32) __builtin_prefetch(ahead + a);
+          }
+          copy_bytes(panel.data() + r * k32, xg + (here ? p + r : int64_t(c.in[p + r])) * c.ldx,
+                     k * 2);
+        }
+        j.x = panel.data();
+        j.ldx = k32;
+        j.dst = here ? nullptr : c.out + p;
+        j.sum = here ? sums.data() + (p - row0) * wide : sums.data();
+        amx.multiply(j);
+      }
+    });
+    amx.leave(saved);
+    finish_half<BFloat16>(c, kernels, sums.data(), wide, row0, rows, g * n + column0, columns);
   });
 }
 
@@ -159,13 +277,16 @@ template <class E>
 void convolve_depthwise(const ConvCall& c, const Kernels& kernels) {
   using T = Sum<E>;
   const int64_t channels = c.groups;
-  const auto *x = static_cast<const E*>(c.x), *w = static_cast<const E*>(c.w), *residual = static_cast<const E*>(c.residual);
+  const auto *x = static_cast<const E*>(c.x), *w = static_cast<const E*>(c.w),
+             *residual = static_cast<const E*>(c.residual);
   const auto* bias = static_cast<const T*>(c.bias);
   auto* y = static_cast<E*>(c.y);
   Buffer<T> packed(c.taps * channels);
   for (int64_t t = 0; t < c.taps; ++t)
-    for (int64_t g = 0; g < channels; ++g) packed[t * channels + g] = widen(w[g * c.w_group + t * c.w_tap]);
-  const int64_t tile = std::max<int64_t>(64, std::min<int64_t>(kMostRows, (128 << 10) / (channels * static_cast<int64_t>(sizeof(T)))));
+    for (int64_t g = 0; g < channels; ++g)
+      packed[t * channels + g] = widen(w[g * c.w_group + t * c.w_tap]);
+  const int64_t tile = std::max<int64_t>(
+      64, std::min<int64_t>(kMostRows, (128 << 10) / (channels * static_cast<int64_t>(sizeof(T)))));
   parallel_for(c.threads, ceil_div(c.num_out, tile), [&](int64_t i) {
     const int64_t row0 = i * tile, row1 = std::min(c.num_out, row0 + tile);
     Buffer<T> sums((row1 - row0) * channels), added(residual ? channels : 0);
@@ -179,7 +300,9 @@ void convolve_depthwise(const ConvCall& c, const Kernels& kernels) {
         for (int64_t a = 0; a < channels; ++a) to[a] += widen(from[a]) * wt[a];
       }
     });
-    Finish<T> f{sums.data(), channels, 1, channels, bias, nullptr, 0, c.activation, static_cast<T>(c.alpha)};
+    Finish<T> f{sums.data(), channels,     1,
+                channels,    bias,         nullptr,
+                0,           c.activation, static_cast<T>(c.alpha)};
     for (int64_t r = row0; r < row1; ++r) {
       f.y = sums.data() + (r - row0) * channels;
       if (residual) {
@@ -209,6 +332,8 @@ S3D_API int32_t s3d_conv(const ConvCall* call) {
       using E = typename decltype(e)::type;
       if (c.groups > 1 && c.channels_in == 1 && c.channels_out == 1)
         convolve_depthwise<E>(c, kernels);
+      else if (path == kAmx && std::is_same<E, BFloat16>::value)
+        convolve_amx(c, kernels);
       else
         convolve<E>(c, kernels);
     });

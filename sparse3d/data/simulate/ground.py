@@ -107,7 +107,7 @@ class Ground:
         self.waves = rng.normal(0, 1, (6, 2)) * rng.choice([0.12, 0.3, 0.7], (6, 1))
         self.phases = rng.uniform(0, 2 * np.pi, 6)
         self.bumps = rng.uniform(0.0, 0.10)
-        self.grass = rng.uniform(0.02, 0.14)
+        self.grass = rng.uniform(0.05, 0.16)
         self.zero = 0.0
         self.zero = float(self.height(np.zeros(1, np.float32), np.zeros(1, np.float32))[0])
 

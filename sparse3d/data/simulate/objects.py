@@ -176,7 +176,13 @@ def pole(rays: Rays, base: Array, heading: float, kind: str) -> None:
         return
     if kind == "lamp":
         height = rng.uniform(4, 9)
-        cylinder(rays, base, rng.uniform(0.06, 0.16), height, POLE)
+        cylinder(
+            rays,
+            base,
+            rng.choice([rng.uniform(0.05, 0.1), rng.uniform(0.1, 0.16)], p=[0.8, 0.2]),
+            height,
+            POLE,
+        )
         return
     height = rng.uniform(2.2, 3.4)
     cylinder(rays, base, rng.uniform(0.03, 0.06), height, POLE)
@@ -199,7 +205,8 @@ def tree(rays: Rays, base: Array) -> None:
         foliage(rays, center, radii, rng.uniform(1.5, 4), VEGETATION, clump=0.5)
         return
     clear = rng.uniform(0.5, min(rng.choice([1.8, 3.6]), height * 0.5))
-    cylinder(rays, base, rng.uniform(0.08, 0.36), clear + height * 0.25, TRUNK, lean=lean)
+    wide = rng.uniform(0.11, 0.36)
+    cylinder(rays, base, wide, clear + height * 0.25, TRUNK, lean=lean, rough=wide * 0.12)
     crown = (height - clear) / 2
     spread = crown * rng.uniform(0.5, 0.9)
     for _ in range(rng.integers(2, 6)):
@@ -237,8 +244,8 @@ def hedge(rays: Rays, base: Array, heading: float, length: float) -> None:
 def fence(rays: Rays, base: Array, heading: float, length: float) -> None:
     """A garden wall, a picket fence or wire mesh, with posts."""
     rng = rays.rng
-    tall = rng.uniform(0.9, 2.0)
     kind = rng.choice(["wall", "picket", "mesh"], p=[0.4, 0.4, 0.2])
+    tall = rng.uniform(0.5, 1.3) if kind == "wall" else rng.uniform(0.8, 1.8)
     thick = rng.uniform(0.12, 0.3) if kind == "wall" else 0.04
     frame = _Frame(rays, base, heading, float(np.hypot(length / 2, tall)) + 0.2, tall / 2)
     if len(frame.direction) == 0:

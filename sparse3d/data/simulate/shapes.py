@@ -85,8 +85,9 @@ def cylinder(
     lean: tuple[float, float] = (0.0, 0.0),
     instance: int = 0,
     weak: float = 0.0,
+    rough: float = 0.0,
 ) -> None:
-    """An upright (or leaning) round post standing on ``base``."""
+    """A round post on ``base``, upright or leaning; ``rough`` is the depth of its bark."""
     middle = base + np.array([lean[0], lean[1], 1], np.float32) * np.float32(height / 2)
     direction, rows = rays.window(middle, float(np.hypot(height / 2 * 1.1, radius * 1.1)))
     # Shear the post upright: x' = x - lean * z keeps straight lines straight.
@@ -99,6 +100,8 @@ def cylinder(
     root = b * b - a * (ox * ox + oy * oy - radius * radius)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = (-b - np.sqrt(np.maximum(root, 0))) / a
+    if rough:
+        t = t + rays.rng.uniform(-rough, rough, len(t)).astype(np.float32)
     z = drop[2] + t * direction[:, 2]
     hit = (root > 0) & (z > 0) & (z < height)
     cosine = np.sqrt(np.maximum(root, 0)) / (radius * np.sqrt(np.maximum(a, 1e-9)))

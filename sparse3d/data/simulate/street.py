@@ -110,8 +110,8 @@ class _Street:
     def _side(self) -> Side:
         rng = self.rng
         return Side(
-            kerb=rng.uniform(0.08, 0.18),
-            verge=rng.choice([0.0, rng.uniform(0.8, 4.0)], p=[0.65, 0.35]),
+            kerb=rng.uniform(0.1, 0.18),
+            verge=rng.choice([0.0, rng.uniform(0.8, 4.0)], p=[0.75, 0.25]),
             pavement=rng.choice([0.0, rng.uniform(1.2, 4.5)], p=[0.12, 0.88]),
             slope=rng.choice([0.0, rng.normal(0, 0.12), rng.normal(0, 0.3)], p=[0.4, 0.4, 0.2]),
             reach=rng.uniform(2, 12),

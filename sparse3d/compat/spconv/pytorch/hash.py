@@ -1,4 +1,3 @@
 """`spconv.pytorch.hash`."""
 
 from ....nn.hash import *  # noqa: F403
-from ....nn.hash import __all__

@@ -1,4 +1,3 @@
 """`spconv.pytorch.quantization`."""
 
 from ....nn.quantization import *  # noqa: F403
-from ....nn.quantization import __all__

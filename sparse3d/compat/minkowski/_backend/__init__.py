@@ -1,0 +1,5 @@
+"""Stand-in for `MinkowskiEngineBackend`."""
+
+from . import _C
+
+__all__ = ["_C"]

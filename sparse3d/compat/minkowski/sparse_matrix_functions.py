@@ -1,0 +1,67 @@
+"""Sparse matrix times dense rows, in fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ...ops.segment import reduce_segments, spread_segments
+
+__all__ = ["EPS", "MinkowskiSPMMAverageFunction", "MinkowskiSPMMFunction", "spmm", "spmm_average"]
+
+EPS = 1e-10
+
+
+def spmm(
+    rows: torch.Tensor,
+    cols: torch.Tensor,
+    vals: torch.Tensor,
+    size: Sequence[int],
+    mat: torch.Tensor,
+    is_sorted: bool = False,
+    cuda_spmm_alg: int = 1,
+) -> torch.Tensor:
+    """`A @ mat` for A with `A[rows[i], cols[i]] += vals[i]` of shape `size`; differentiable."""
+    gathered = spread_segments(mat, cols.long()) * vals.to(mat.dtype)[:, None]
+    return reduce_segments(gathered, rows.long(), int(size[0]))
+
+
+def spmm_average(
+    rows: torch.Tensor,
+    cols: torch.Tensor,
+    size: Sequence[int],
+    mat: torch.Tensor,
+    cuda_spmm_alg: int = 1,
+) -> torch.Tensor:
+    """`A @ mat` with A's rows averaging what they list; differentiable."""
+    return reduce_segments(spread_segments(mat, cols.long()), rows.long(), int(size[0]), "mean")
+
+
+class MinkowskiSPMMFunction:
+    """`apply` is `spmm`."""
+
+    @staticmethod
+    def apply(
+        rows: torch.Tensor,
+        cols: torch.Tensor,
+        vals: torch.Tensor,
+        size: Sequence[int],
+        mat: torch.Tensor,
+        cuda_spmm_alg: int = 1,
+    ) -> torch.Tensor:
+        return spmm(rows, cols, vals, size, mat)
+
+
+class MinkowskiSPMMAverageFunction:
+    """`apply` is `spmm_average`."""
+
+    @staticmethod
+    def apply(
+        rows: torch.Tensor,
+        cols: torch.Tensor,
+        size: Sequence[int],
+        mat: torch.Tensor,
+        cuda_spmm_alg: int = 1,
+    ) -> torch.Tensor:
+        return spmm_average(rows, cols, size, mat)

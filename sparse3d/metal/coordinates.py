@@ -1,0 +1,112 @@
+"""Coordinate table, look-up and unique rows on Metal."""
+
+from typing import Any, NamedTuple
+
+import torch
+
+from ..ops.coordinates import coordinate_lookup, coordinate_table, coordinate_unique
+from . import _scan, _shader
+
+_INT32_MAX = 2**31 - 1
+
+
+def kernels_for(stem: str, columns: int) -> Any:
+    """A library for coordinates of this many columns."""
+    return _shader.library(stem, SP_COLS=columns)
+
+
+def capacity(rows: int) -> int:
+    """Slots for `rows` coordinates: a power of two, at most half full."""
+    _shader.rows_fit("table slots", 2 * rows)
+    return max(32, 1 << (2 * rows - 1).bit_length())
+
+
+def empty_table(slots: int, device: torch.device) -> torch.Tensor:
+    """A table in which nothing is found."""
+    return torch.full((slots,), -1, dtype=torch.int32, device=device)
+
+
+@coordinate_table.kernel("metal")
+def table(coords: torch.Tensor) -> torch.Tensor:
+    """Slots that hold the lowest row of each coordinate."""
+    coords, n = coords.contiguous(), coords.shape[0]
+    slots = empty_table(capacity(n), coords.device)
+    kernels = kernels_for("coordinates", coords.shape[1])
+    _shader.each(kernels, "sp_table_insert", coords, slots, n, len(slots) - 1, threads=n)
+    return slots
+
+
+@coordinate_lookup.kernel("metal")
+def _lookup(coords: torch.Tensor, table: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
+    queries, q = queries.contiguous(), queries.shape[0]
+    rows = torch.empty(q, dtype=torch.int32, device=queries.device)
+    kernels = kernels_for("coordinates", queries.shape[1])
+    arguments = (coords.contiguous(), table, queries, rows, q, len(table) - 1)
+    _shader.each(kernels, "sp_lookup", *arguments, threads=q)
+    return rows
+
+
+class BatchOrder(NamedTuple):
+    """Whether the batch column falls somewhere, and the range of its ids."""
+
+    falls: bool
+    lowest: int
+    highest: int
+
+
+def batch_order(coords: torch.Tensor) -> BatchOrder:
+    """Reads the batch column of at least one row."""
+    start = [0, _INT32_MAX, -_INT32_MAX - 1]
+    status = torch.tensor(start, dtype=torch.int32, device=coords.device)
+    n = coords.shape[0]
+    kernels = kernels_for("coordinates", coords.shape[1])
+    # Whole simdgroups: their lanes reduce together.
+    _shader.each(kernels, "sp_batch_order", coords, status, n, threads=-(-n // 32) * 32)
+    falls, lowest, highest = status.tolist()
+    return BatchOrder(bool(falls), lowest, highest)
+
+
+def by_batch(
+    coords: torch.Tensor, rows: torch.Tensor, place: torch.Tensor, order: BatchOrder
+) -> torch.Tensor:
+    """`rows` stably sorted by batch id, and `place[row]` brought up to date in the same way."""
+    n = rows.numel()
+    keys = torch.empty_like(rows)
+    kernels = kernels_for("coordinates", coords.shape[1])
+    _shader.each(kernels, "sp_batch_keys", coords, rows, keys, n, order.lowest, threads=n)
+    _, moved = _scan.sort(keys, (order.highest - order.lowest).bit_length())
+    first = torch.empty_like(rows)
+    _shader.each(kernels, "sp_place", rows, moved, first, place, n, threads=n)
+    return first
+
+
+def distinct(
+    coords: torch.Tensor, table: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(first row of each distinct coordinate, owner of each row, place of each owner), all
+    int32."""
+    owner = _lookup(coords, table, coords)
+    first, place = _scan.owners(owner)
+    if len(coords):
+        order = batch_order(coords)
+        if order.falls:
+            first = by_batch(coords, first, place, order)
+    return first, owner, place
+
+
+def gather_rows(coords: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """`coords[rows]` for int32 rows."""
+    out = coords.new_empty((len(rows), coords.shape[1]))
+    kernels = kernels_for("coordinates", coords.shape[1])
+    _shader.each(kernels, "sp_gather_rows", coords, rows, out, len(rows), threads=len(rows))
+    return out
+
+
+@coordinate_unique.kernel("metal")
+def _unique(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    coords, n = coords.contiguous(), coords.shape[0]
+    first, owner, place = distinct(coords, table(coords))
+    inverse = torch.empty(n, dtype=torch.int64, device=coords.device)
+    kernels = kernels_for("coordinates", coords.shape[1])
+    _shader.each(kernels, "sp_inverse", owner, place, inverse, n, threads=n)
+    return first.long(), inverse

@@ -1,0 +1,189 @@
+"""Kernel maps on Metal, all four rules for the output coordinates."""
+
+import math
+from typing import Any
+
+import torch
+
+from ..ops.kernel_map import (
+    CreatedPairs,
+    Pairs,
+    kernel_map_floor,
+    kernel_map_footprint,
+    kernel_map_given,
+    kernel_map_submanifold,
+)
+from . import _scan, _shader
+from . import coordinates as sites
+
+
+def _neighbours(taps: int, rows: int, device: torch.device) -> torch.Tensor:
+    _shader.rows_fit("taps times rows", taps * rows)
+    return torch.full((taps, rows), -1, dtype=torch.int32, device=device)
+
+
+@kernel_map_submanifold.kernel("metal")
+def _submanifold(
+    coords: torch.Tensor, table: torch.Tensor, kernel_size: list[int], dilation: list[int]
+) -> Pairs:
+    coords, n, taps = coords.contiguous(), coords.shape[0], math.prod(kernel_size)
+    neighbours = _neighbours(taps, n, coords.device)
+    mask, centre = len(table) - 1, neighbours[taps // 2]
+    found = sites.kernels_for("coordinates", coords.shape[1])
+    _shader.each(found, "sp_lookup", coords, table, coords, centre, n, mask, threads=n)
+    kernels = sites.kernels_for("kernel_map", coords.shape[1])
+    arguments = (coords, table, neighbours, n, mask, taps, kernel_size, dilation)
+    _shader.each(kernels, "sp_map_submanifold", *arguments, threads=(n, taps // 2))
+    return _scan.pairs(neighbours)
+
+
+@kernel_map_given.kernel("metal")
+def _given(
+    coords: torch.Tensor,
+    table: torch.Tensor,
+    out_coords: torch.Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> Pairs:
+    out_coords, m, taps = out_coords.contiguous(), out_coords.shape[0], math.prod(kernel_size)
+    neighbours = _neighbours(taps, m, coords.device)
+    kernels = sites.kernels_for("kernel_map", coords.shape[1])
+    geometry = (kernel_size, stride, padding, dilation)
+    arguments = (coords.contiguous(), table, out_coords, neighbours, m, len(table) - 1, taps)
+    _shader.each(kernels, "sp_map_given", *arguments, *geometry, threads=(m, taps))
+    return _scan.pairs(neighbours)
+
+
+@kernel_map_floor.kernel("metal")
+def _floor(
+    coords: torch.Tensor,
+    table: torch.Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> CreatedPairs:
+    coords, n = coords.contiguous(), coords.shape[0]
+    cells = torch.empty_like(coords)
+    kernels = sites.kernels_for("kernel_map", coords.shape[1])
+    _shader.each(kernels, "sp_floor", coords, cells, n, stride, threads=n)
+    first, _, _ = sites.distinct(cells, sites.table(cells))
+    out_coords = sites.gather_rows(cells, first)
+    pairs = _given(coords, table, out_coords, kernel_size, stride, padding, dilation)
+    return out_coords, *pairs
+
+
+def _reached(
+    kernel_size: list[int], stride: list[int], dilation: list[int], transposed: bool
+) -> int:
+    """Most outputs that one input can reach: on an axis, only taps of one residue land on a
+    multiple of the stride."""
+    if transposed:
+        return math.prod(kernel_size)
+    steps = (s // math.gcd(s, d) for s, d in zip(stride, dilation, strict=True))
+    return math.prod(-(-k // step) for k, step in zip(kernel_size, steps, strict=True))
+
+
+@kernel_map_footprint.kernel("metal")
+def _footprint(
+    coords: torch.Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    out_shape: list[int],
+    transposed: bool,
+) -> CreatedPairs:
+    coords, n, taps = coords.contiguous(), coords.shape[0], math.prod(kernel_size)
+    candidates = n * taps
+    _shader.rows_fit("rows times taps", candidates)
+    geometry = (kernel_size, stride, padding, dilation)
+    # Metal needs a list even where no grid is read.
+    shape = list(out_shape) or [0] * len(stride)
+    kernels = sites.kernels_for("kernel_map", coords.shape[1])
+    slots = sites.capacity(n * _reached(kernel_size, stride, dilation, transposed))
+    table = sites.empty_table(slots, coords.device)
+    owner = torch.empty(candidates, dtype=torch.int32, device=coords.device)
+    where: tuple[_shader.Argument, ...] = (
+        candidates,
+        slots - 1,
+        taps,
+        *geometry,
+        shape,
+        int(bool(out_shape)),
+        int(transposed),
+    )
+    _shader.each(kernels, "sp_footprint_insert", coords, table, *where, threads=candidates)
+    _shader.each(kernels, "sp_footprint_owner", coords, table, owner, *where, threads=candidates)
+    first, place = _scan.owners(owner)
+    created = _created(kernels, coords, first, taps, geometry, transposed)
+    if len(created):
+        order = sites.batch_order(created)
+        if order.falls:
+            # The rows to sort are 0, 1, ...: `moved` lists former numbers, `number` is its inverse.
+            rows = torch.arange(len(first), dtype=torch.int32, device=coords.device)
+            number = torch.empty_like(rows)
+            moved = sites.by_batch(created, rows, number, order)
+            created = sites.gather_rows(created, moved)
+            _shader.each(
+                kernels, "sp_renumber", first, number, place, len(first), threads=len(first)
+            )
+    return created, *_footprint_pairs(kernels, owner, place, len(created), taps)
+
+
+def _created(
+    kernels: Any,
+    coords: torch.Tensor,
+    first: torch.Tensor,
+    taps: int,
+    geometry: tuple[list[int], ...],
+    transposed: bool,
+) -> torch.Tensor:
+    out = coords.new_empty((len(first), coords.shape[1]))
+    where = (coords, first, out, len(first), taps)
+    _shader.each(
+        kernels, "sp_footprint_rows", *where, *geometry, int(transposed), threads=len(first)
+    )
+    return out
+
+
+def _footprint_pairs(
+    kernels: Any, owner: torch.Tensor, place: torch.Tensor, m: int, taps: int
+) -> Pairs:
+    candidates = owner.numel()
+    neighbours = _neighbours(taps, m, owner.device)
+    repeats = torch.zeros(1, dtype=torch.int32, device=owner.device)
+    if m == 0:
+        return _scan.pairs(neighbours)
+    _shader.each(
+        kernels,
+        "sp_footprint_pairs",
+        *(owner, place, neighbours, repeats, candidates, m, taps),
+        threads=candidates,
+    )
+    if int(repeats) == 0:
+        return _scan.pairs(neighbours)
+    return _repeated_pairs(kernels, owner, place, m, taps)
+
+
+def _repeated_pairs(
+    kernels: Any, owner: torch.Tensor, place: torch.Tensor, m: int, taps: int
+) -> Pairs:
+    """For rows that repeat each other, which make pairs of their own: candidates sorted by output,
+    then by tap."""
+    candidates = owner.numel()
+    keys = torch.empty_like(owner)
+    _shader.each(
+        kernels, "sp_footprint_keys", owner, place, keys, candidates, m, threads=candidates
+    )
+    keys, order = _scan.sort(keys, m.bit_length())
+    pairs = int(_scan.bounds(keys, m)[-1])
+    of_tap = torch.empty(pairs, dtype=torch.int32, device=owner.device)
+    _shader.each(kernels, "sp_footprint_taps", order, of_tap, pairs, taps, threads=pairs)
+    of_tap, moved = _scan.sort(of_tap, (taps - 1).bit_length())
+    src, dst = torch.empty_like(of_tap), torch.empty_like(of_tap)
+    arguments = (owner, place, order, moved, src, dst, pairs, taps)
+    _shader.each(kernels, "sp_footprint_emit", *arguments, threads=pairs)
+    return src, dst, _scan.bounds(of_tap, taps).cpu().long()

@@ -1,0 +1,105 @@
+"""Runs the library's own Metal backend on CPU tensors: installs the emulator under its launch
+code."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import ModuleType
+
+from sparse3d import _registry
+
+from .build import fronts
+from .device import Library, Options
+from .traffic import Traffic
+
+_PACKAGE = "sparse3d.metal"
+Compiler = Callable[[str], Library]
+
+
+@dataclass
+class Session:
+    """What an installed emulator has compiled and launched so far."""
+
+    front: str
+    check: bool
+    options: Options
+    libraries: list[Library] = field(default_factory=list)
+    log: list[Traffic] = field(default_factory=list)
+
+    def compile(self, text: str) -> Library:
+        """What the launch code calls instead of `torch.mps.compile_shader`."""
+        library = Library(text, self.front, self.check, self.options, self.log)
+        self.libraries.append(library)
+        return library
+
+    def launches(self, kernel: str) -> list[Traffic]:
+        """Traffic of every launch of one kernel, in order; needs `check`."""
+        return [t for t in self.log if t.kernel == kernel]
+
+    def threadgroup_bytes(self) -> dict[str, int]:
+        """Threadgroup memory of every compiled kernel, its largest specialisation."""
+        sizes: dict[str, int] = {}
+        for library in self.libraries:
+            for name, kernel in library.kernels.items():
+                sizes[name] = max(sizes.get(name, 0), kernel.static_thread_group_memory_length)
+        return sizes
+
+
+def _seam() -> ModuleType:
+    """The backend's `_shader` module, which stays loaded when the package refuses to load."""
+    with suppress(_registry.BackendUnavailable):
+        importlib.import_module(_PACKAGE)
+    return sys.modules[f"{_PACKAGE}._shader"]
+
+
+def _forget() -> None:
+    """Makes the registry ask the package again whether it can work."""
+    _registry._load_errors.pop("metal", None)
+    sys.modules.pop(_PACKAGE, None)
+
+
+@contextmanager
+def _replaced(compiler: Compiler | None, device: str) -> Iterator[None]:
+    shader = _seam()
+    before = (shader.compile_shader, shader.device_type)
+    shader.install(compiler, device)
+    _forget()
+    try:
+        yield
+    finally:
+        shader.install(*before)
+        _forget()
+
+
+@contextmanager
+def installed(
+    front: str = "gcc", check: bool = True, seed: int = 0, spurious: bool = True
+) -> Iterator[Session]:
+    """Within it `_registry.force("metal")` runs Metal kernels for CPU tensors; faults raise
+    MetalError."""
+    session = Session(front, check, Options(seed=seed, spurious=spurious))
+    with _replaced(session.compile, "cpu"):
+        yield session
+
+
+@contextmanager
+def uninstalled() -> Iterator[None]:
+    """Within it the backend is what it is without the emulator."""
+    with _replaced(None, "mps"):
+        yield
+
+
+_process: list[Session] = []
+
+
+def enable(front: str | None = None, seed: int = 0) -> Session:
+    """Installs the emulator for the rest of the process, once; the strict front end if it is
+    here."""
+    if not _process:
+        session = Session(front or fronts()[0], True, Options(seed=seed))
+        _seam().install(session.compile, "cpu")
+        _forget()
+        _process.append(session)
+    return _process[0]

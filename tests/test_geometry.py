@@ -1,0 +1,81 @@
+"""Pure integers of ``sparse3d.geometry`` against the oracle and against torch's own grids."""
+
+from __future__ import annotations
+
+import oracle
+import pytest
+import torch
+from cases import GEOMETRIES, GRID
+from cases import Geometry as Described
+
+from sparse3d import geometry as ours
+
+BY_NDIM = {
+    1: (torch.nn.Conv1d, torch.nn.ConvTranspose1d),
+    2: (torch.nn.Conv2d, torch.nn.ConvTranspose2d),
+    3: (torch.nn.Conv3d, torch.nn.ConvTranspose3d),
+}
+
+
+@pytest.mark.parametrize("described", GEOMETRIES, ids=lambda g: g.name)
+def test_taps_and_grids(described: Described) -> None:
+    grid, made = GRID[described.ndim], ours.Geometry(*described.numbers)
+    assert ours.taps(described.kernel_size) == oracle.taps(described.kernel_size)
+    assert made.volume == described.volume == len(ours.taps(described.kernel_size))
+    down = ours.output_shape(grid, made)
+    assert list(down) == oracle.output_shape(grid, *described.numbers)
+    extra = [s - 1 for s in described.stride]
+    up = ours.transposed_output_shape(grid, made, extra)
+    assert list(up) == oracle.transposed_output_shape(grid, *described.numbers, extra)
+    if described.ndim > 3:
+        return
+    kernel, stride, padding, dilation = described.numbers
+    conv, transposed = BY_NDIM[described.ndim]
+    x = torch.zeros(1, 1, *grid)
+    torch_down = conv(1, 1, kernel, stride, padding, dilation)  # type: ignore[arg-type]
+    assert tuple(torch_down(x).shape[2:]) == down
+    torch_up = transposed(1, 1, kernel, stride, padding, extra, dilation=dilation)  # type: ignore[arg-type]
+    assert tuple(torch_up(x).shape[2:]) == up
+
+
+def test_submanifold_padding_centres_odd_kernels_and_refuses_even_ones() -> None:
+    for kernel, dilation in (((3, 5, 1), (1, 2, 3)), ((7,), (1,))):
+        found = ours.submanifold_padding(kernel, dilation)
+        assert list(found) == oracle.submanifold_padding(kernel, dilation)
+    with pytest.raises(ValueError, match=r"kernel_size must be odd on every axis .* got \[3, 2\]"):
+        ours.submanifold_padding((3, 2), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("value", "minimum", "expected"),
+    [
+        (3, 1, (3, 3, 3)),
+        ([1, 2, 3], 1, (1, 2, 3)),
+        ((0,), 0, (0, 0, 0)),
+        (torch.Size([2, 2, 2]), 1, (2, 2, 2)),
+    ],
+)
+def test_normalize(value: object, minimum: int, expected: tuple[int, ...]) -> None:
+    assert ours.normalize("kernel_size", value, 3, minimum) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (0, ValueError, r"stride must be >= 1 on every axis, got \[0, 0, 0\]"),
+        ([1, 2], ValueError, r"stride must have 3 entries \(one an axis\), got \[1, 2\]"),
+        (1.5, TypeError, "stride must be an integer or 3 integers, got 1.5"),
+        (True, TypeError, "stride must be an integer or 3 integers, got True"),
+        ([1, 2, "3"], TypeError, "stride must be an integer or 3 integers"),
+    ],
+)
+def test_normalize_refuses(value: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ours.normalize("stride", value, 3, 1)  # type: ignore[arg-type]
+
+
+def test_a_geometry_says_what_it_is() -> None:
+    made = ours.Geometry((1, 1), (1, 1), (0, 0), (1, 1))
+    assert made.is_pointwise
+    assert not ours.Geometry((1, 1), (1, 2), (0, 0), (1, 1)).is_pointwise
+    assert str(made) == "kernel_size=[1, 1], stride=[1, 1], padding=[0, 0], dilation=[1, 1]"

@@ -9,7 +9,7 @@ Networks", CVPR 2019.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -150,15 +150,6 @@ class MinkUNet(nn.Module):
             self.add_module(f"up{stage}", pair)
         read = widths[8] if head == "v1" else widths[4] + widths[6] + widths[8]
         self.classifier = nn.Sequential(nn.Linear(read, num_classes))
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> MinkUNet:
-        """Build from the `model` section of a `configs/minkunet_*.yaml`."""
-        options = dict(config)
-        options.pop("name", None)
-        if "cr" in options:
-            options["widths"] = scaled_widths(options.pop("cr"))
-        return cls(**options)
 
     def forward(self, x: SparseConvTensor, points: torch.Tensor | None = None) -> torch.Tensor:
         """Logits of every voxel, or of points.

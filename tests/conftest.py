@@ -34,6 +34,30 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("backend", chosen, indirect=True, scope="session")
 
 
+def _fits_the_harness(params: dict[str, Any]) -> bool:
+    """Whether a Metal test is small enough to be emulated on every run; the others are nightly."""
+    case, size = params.get("case"), params.get("size")
+    if case is not None:
+        few = {"1d_k5s3p1", "2d_k4s2p1", "3d_subm_k3", "3d_k3s2p1"}
+        clouds = {"empty", "one", "interleaved", "duplicates"}
+        return case.geometry.name in few and case.cloud in clouds
+    if size is not None:
+        return bool(size.name != "wide")
+    return params.get("ndim", 3) == 3 and "examples" not in params
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.backends.mps.is_available():
+        return
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if params.get("backend") != "metal":
+            continue
+        if "threads" in item.name or not _fits_the_harness(params):
+            item.add_marker(pytest.mark.nightly)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The shared data beside the repository, or where SPARSE3D_SHARED says; skips without it."""

@@ -51,10 +51,14 @@ def _plan(
     taps = splits.shape[0] - 1
     pairs = (threads(), address(src), address(dst), address(splits), taps)
     call("s3d_pairs_inspect", *pairs, num_in, num_out, int(mirrored), address(header))
-    if int(header[0]) & (_SORTED | _MIRROR):
-        # Three tensors always: a compiled network must not depend on how a scene's pairs lie.
-        return [header, src.new_empty(0), src.new_empty(0)]
-    by_dst = torch.empty_like(src), torch.empty_like(dst)
+    in_order = bool(int(header[0]) & (_SORTED | _MIRROR))
+    if in_order and mirrored:
+        return [header]
+    # A copy even of ordered pairs: compiled networks specialise on tensors that come and go with
+    # the scene, or are empty in some.
+    by_dst = src.clone(), dst.clone()
+    if in_order:
+        return [header, *by_dst]
     call("s3d_pairs_sort", *pairs, num_out, *map(address, by_dst))
     header[0] |= _SORTED
     return [header, *by_dst]
@@ -82,7 +86,7 @@ def ordered(
     src, dst, splits = src.contiguous(), dst.contiguous(), splits.contiguous()
     plan = plan or _plan(src, dst, splits, num_in, num_out, False)
     flags, identity = plan[0].tolist()
-    if plan[1].shape[0] > 0:
+    if len(plan) == 3:
         src, dst = plan[1:]
     elif flags & _MIRROR:
         src, dst = dst, src

@@ -161,7 +161,7 @@ def build(config: SegmentConfig) -> torch.nn.Module:
         ValueError: The recipe's model entries do not make a network, or channels do not fit.
     """
     try:
-        return MinkUNet.from_config(config.model)
+        return MinkUNet(**config.model)
     except (TypeError, ValueError) as error:
         raise ValueError(f"config {config.name!r}: model: {error}") from None
 

@@ -9,8 +9,7 @@ from . import _scan, _shader
 
 TILE = 64
 BLOCK_ROWS = 1 << 16
-"""Rows that are sorted among themselves. A guess at what fits an Apple system cache; no Mac ran
-it."""
+"""Rows sorted among themselves. A guess at what fits an Apple system cache; no Mac ran it."""
 
 _MASK_BITS = 27
 _KEY_BITS = 32
@@ -18,8 +17,7 @@ _MOST_LAYERS = 64
 
 
 class Plan(NamedTuple):
-    """Tiles of output rows, and the chunks of the weight gradient. All int32 but `places` and
-    `facts`.
+    """Tiles of output rows, and chunks of the weight gradient. int32 but `places` and `facts`.
 
     Slots `starts[tile]:starts[tile + 1]` are the taps present in a tile; slot s holds the pairs
     `begins[s]:begins[s + 1]`, each an input row and a row of the tile.
@@ -63,8 +61,7 @@ def chunks(splits: torch.Tensor, device: torch.device) -> tuple[torch.Tensor, to
 def entries(
     dst: torch.Tensor, splits: torch.Tensor, rows: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Table [layers * K, rows] of pair numbers (-1: none), and whether there is more than one
-    layer, as `Plan.facts`.
+    """Table [layers * K, rows] of pair numbers (-1: none); whether layers > 1, as `Plan.facts`.
 
     Layers after the first hold pairs of a tap that meet in one output row, in ascending order.
     """

@@ -127,8 +127,7 @@ def _by_taps(
     epilogue: _Epilogue,
     out: torch.Tensor,
 ) -> None:
-    """Weight-stationary: a launch for each tap and its mirror; the centre of mirrored maps needs no
-    gather."""
+    """Weight-stationary: a launch for each tap and its mirror; a mirrored centre has no gather."""
     src, dst, splits = pairs
     flags, bias, residual = epilogue.arguments(rows)
     made = macros(layer, rows.dtype)
@@ -154,8 +153,7 @@ def _by_taps(
 
 
 def _tap_bytes(splits: torch.Tensor, layer: _Layer, out: torch.Tensor, rows_a_tile: int) -> int:
-    """Device bytes of the weight-stationary dataflow: gathers, weights once a tile of pairs, sums
-    read and written."""
+    """Bytes of the weight-stationary dataflow: gathers, weights once a tile, sums in and out."""
     counts, size = splits.diff(), out.element_size()
     tiles = int((-(-counts // rows_a_tile)).sum())
     pairs, made = int(splits[-1]), layer.width * layer.groups
@@ -169,8 +167,7 @@ def _tile_bytes(plan: Plan, layer: _Layer, out: torch.Tensor, parts: int) -> int
 
 
 def _choose(plan: Plan, splits: torch.Tensor, layer: _Layer, out: torch.Tensor) -> str:
-    """The dataflow that moves fewer bytes by count; held against the meter by
-    tests/metal/test_traffic.py."""
+    """The dataflow that moves fewer bytes by count; tests/metal/test_traffic.py measures both."""
     if layer.small or plan.repeats:
         return "tiles"
     bm = macros(layer, out.dtype)["SP_BM"]
@@ -190,8 +187,7 @@ def run(
     epilogue: _Epilogue = _Epilogue(),  # noqa: B008
     dataflow: str | None = None,
 ) -> torch.Tensor:
-    """Sums over `pairs` (row, output row, splits) into `count` rows; `dataflow` forces "tiles" or
-    "taps"."""
+    """Sums over `pairs` (row, output row, splits) into `count` rows; `dataflow` forces one."""
     taps, inner = weight.shape[1], weight.shape[2]
     outer = weight.shape[0] // groups
     depth, width = (outer, inner) if backward else (inner, outer)

@@ -135,7 +135,7 @@ def reduce_segments(
 
 
 def standardize_segments(
-    values: torch.Tensor, ids: torch.Tensor, num: int, eps: float
+    values: torch.Tensor, ids: torch.Tensor, num: int, eps: float, groups: int | None = None
 ) -> torch.Tensor:
     """Each segment's rows with its mean taken off, over its standard deviation (biased).
 
@@ -144,17 +144,28 @@ def standardize_segments(
         ids: int64 [N], in [0, num).
         num: number of segments.
         eps: added to the variance.
+        groups: channels share mean and deviation in so many groups; None for each its own.
 
     Returns:
         [N, C].
 
     Raises:
-        ValueError: if rows, devices or ids do not fit.
+        ValueError: if rows, devices or groups do not fit.
         TypeError: if `values` is not floating.
     """
-    centred = values - spread_segments(reduce_segments(values, ids, num, "mean"), ids)
-    variance = reduce_segments(centred.square(), ids, num, "mean")
-    return centred * spread_segments(torch.rsqrt(variance + eps), ids)
+    channels = values.shape[1]
+    if groups is not None and channels % _check.positive("groups", groups):
+        _check.fail("groups", f"a divisor of {channels} channels", groups)
+
+    def mean(rows: torch.Tensor) -> torch.Tensor:
+        one = reduce_segments(rows, ids, num, "mean")
+        if groups is None:
+            return one
+        shared = one.reshape(num, groups, -1).mean(2, keepdim=True)
+        return shared.expand(num, groups, channels // groups).reshape(num, channels)
+
+    centred = values - spread_segments(mean(values), ids)
+    return centred * spread_segments(torch.rsqrt(mean(centred.square()) + eps), ids)
 
 
 def spread_segments(values: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,8 @@
 
 namespace s3d {
 
-// Raised whenever a signature or the meaning of an argument changes; the Python side refuses others.
+// Raised whenever a signature or the meaning of an argument changes; the Python side refuses
+// others.
 constexpr int32_t kAbiVersion = 1;
 
 enum Status : int32_t { kOk = 0, kOutOfMemory = 1, kBadArgument = 2 };
@@ -32,6 +33,14 @@ inline int log2_ceil(int64_t n) {
   return bits;
 }
 
+// memset and memcpy for sizes that may be 0, when the pointers may be null.
+inline void clear_bytes(void* to, int64_t bytes) {
+  if (bytes > 0) memset(to, 0, static_cast<size_t>(bytes));
+}
+inline void copy_bytes(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0) memcpy(to, from, static_cast<size_t>(bytes));
+}
+
 // No exception crosses the C ABI.
 template <class F>
 int32_t guarded(F&& f) noexcept {
@@ -45,8 +54,8 @@ int32_t guarded(F&& f) noexcept {
   }
 }
 
-// Page-aligned memory; freed blocks stay with the thread up to a fixed sum, because fresh pages cost
-// as much as the work done on them.
+// Page-aligned memory; freed blocks stay with the thread up to a fixed sum, because fresh pages
+// cost as much as the work done on them.
 void* scratch_take(size_t bytes, size_t* capacity);
 void scratch_give(void* block, size_t capacity) noexcept;
 // A fresh large output costs a page fault per 4 KB; with huge pages one per 2 MB.
@@ -58,7 +67,8 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(int64_t n) : size_(n) {
-    if (n > 0) data_ = static_cast<T*>(scratch_take(static_cast<size_t>(n) * sizeof(T), &capacity_));
+    if (n > 0)
+      data_ = static_cast<T*>(scratch_take(static_cast<size_t>(n) * sizeof(T), &capacity_));
   }
   Buffer(Buffer&& o) noexcept { swap(o); }
   Buffer& operator=(Buffer&& o) noexcept {
@@ -95,11 +105,16 @@ struct Width {
 template <class F>
 void with_width(int32_t ndim, F&& f) {
   switch (ndim) {
-    case 1: return f(Width<2>{});
-    case 2: return f(Width<3>{});
-    case 3: return f(Width<4>{});
-    case 4: return f(Width<5>{});
-    default: throw BadArgument{};
+    case 1:
+      return f(Width<2>{});
+    case 2:
+      return f(Width<3>{});
+    case 3:
+      return f(Width<4>{});
+    case 4:
+      return f(Width<5>{});
+    default:
+      throw BadArgument{};
   }
 }
 

@@ -1,15 +1,16 @@
-// Weight-stationary convolution. For a tile of output rows that stays in cache, each tap's pairs are a
-// sub-range; register blocks read input rows in place and add into the tile. The tap of (i, i) pairs
-// goes first and stores, so nothing is cleared and nothing gathered for it.
-#include "abi.h"
+// Weight-stationary convolution. For a tile of output rows that stays in cache, each tap's pairs
+// are a sub-range; register blocks read input rows in place and add into the tile. The tap of (i,
+// i) pairs goes first and stores, so nothing is cleared and nothing gathered for it.
 #include "conv.h"
 
+#include "abi.h"
 #include "order.h"
 
 namespace s3d {
 namespace {
 
-// Measured, see bench/bench_cpu.py: bytes of output rows of a tile, and the fewest tiles worth having.
+// Measured, see bench/bench_cpu.py: bytes of output rows of a tile, and the fewest tiles worth
+// having.
 constexpr int64_t kTileBytes = 512 << 10;
 constexpr int64_t kFewestRows = 256, kMostRows = 4096, kFewestItems = 16;
 constexpr int64_t kPanelRows = 96;  // rows widened to float32 at a time
@@ -19,7 +20,8 @@ using Sum = typename SumType<E>::type;
 
 // One (group, tap) as panels [column block][k][width], zero beyond the last column.
 template <class E>
-void pack_weight(const E* w, int64_t stride_k, int64_t stride_n, int64_t k, int64_t n, int64_t width, Sum<E>* to) {
+void pack_weight(const E* w, int64_t stride_k, int64_t stride_n, int64_t k, int64_t n,
+                 int64_t width, Sum<E>* to) {
   for (int64_t o = 0; o < n; o += width, to += k * width) {
     const int64_t columns = std::min(width, n - o);
     if (columns < width) std::fill(to, to + k * width, Sum<E>(0));
@@ -29,7 +31,8 @@ void pack_weight(const E* w, int64_t stride_k, int64_t stride_n, int64_t k, int6
         for (int64_t c = 0; c < columns; ++c) to[i * width + c] = widen(from[i * stride_k + c]);
     } else {
       for (int64_t c = 0; c < columns; ++c)
-        for (int64_t i = 0; i < k; ++i) to[i * width + c] = widen(from[c * stride_n + i * stride_k]);
+        for (int64_t i = 0; i < k; ++i)
+          to[i * width + c] = widen(from[c * stride_n + i * stride_k]);
     }
   }
 }
@@ -45,7 +48,8 @@ Tiling tiling_of(const ConvCall& c, int64_t panel, int64_t bytes) {
   t.rows = std::max(kFewestRows, std::min(kMostRows, kTileBytes / width));
   t.tiles = ceil_div(c.num_out, t.rows);
   const int64_t panels = ceil_div(c.channels_out, panel);
-  const int64_t wanted = std::min(panels, ceil_div(kFewestItems, std::max<int64_t>(1, t.tiles * c.groups)));
+  const int64_t wanted =
+      std::min(panels, ceil_div(kFewestItems, std::max<int64_t>(1, t.tiles * c.groups)));
   t.columns = ceil_div(panels, wanted) * panel;
   t.blocks = ceil_div(c.channels_out, t.columns);
   return t;
@@ -67,22 +71,32 @@ void clear_tile(T* y, int64_t ld, int64_t rows, int64_t columns) {
 
 // The last step of a tile of float32 sums: bias, residual, activation, one rounding.
 template <class E>
-void finish_half(const ConvCall& c, const Kernels& kernels, float* sums, int64_t ld, int64_t row0, int64_t rows, int64_t channel,
-                 int64_t columns) {
+void finish_half(const ConvCall& c, const Kernels& kernels, float* sums, int64_t ld, int64_t row0,
+                 int64_t rows, int64_t channel, int64_t columns) {
   constexpr bool half = std::is_same<E, Float16>::value;
   const auto* residual = static_cast<const E*>(c.residual);
   const auto* bias = static_cast<const float*>(c.bias);
   auto* y = static_cast<E*>(c.y);
   Buffer<float> added(residual ? columns : 0);
-  Finish<float> f{sums, ld, 1, columns, bias ? bias + channel : nullptr, nullptr, 0, c.activation, static_cast<float>(c.alpha)};
+  Finish<float> f{sums,
+                  ld,
+                  1,
+                  columns,
+                  bias ? bias + channel : nullptr,
+                  nullptr,
+                  0,
+                  c.activation,
+                  static_cast<float>(c.alpha)};
   for (int64_t r = 0; r < rows; ++r) {
     f.y = sums + r * ld;
     if (residual) {
-      kernels.widen(reinterpret_cast<const uint16_t*>(residual + (row0 + r) * c.ldr + channel), columns, half, added.data());
+      kernels.widen(reinterpret_cast<const uint16_t*>(residual + (row0 + r) * c.ldr + channel),
+                    columns, half, added.data());
       f.residual = added.data();
     }
     if (f.bias || f.residual || f.activation != kNone) kernels.f32.finish(f);
-    kernels.narrow(f.y, columns, half, reinterpret_cast<uint16_t*>(y + (row0 + r) * c.ldy + channel));
+    kernels.narrow(f.y, columns, half,
+                   reinterpret_cast<uint16_t*>(y + (row0 + r) * c.ldy + channel));
   }
 }
 
@@ -93,21 +107,25 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
   const Matmul<T>& mm = matmul_of<T>(kernels);
   const int64_t k = c.channels_in, n = c.channels_out, panel = mm.panel(n);
   const int64_t packed_size = k * ceil_div(n, panel) * panel;
-  const auto *x = static_cast<const E*>(c.x), *w = static_cast<const E*>(c.w), *residual = static_cast<const E*>(c.residual);
+  const auto *x = static_cast<const E*>(c.x), *w = static_cast<const E*>(c.w),
+             *residual = static_cast<const E*>(c.residual);
   const auto* bias = static_cast<const T*>(c.bias);
   auto* y = static_cast<E*>(c.y);
 
   Buffer<T> packed(c.groups * c.taps * packed_size);
   parallel_for(c.threads, c.groups * c.taps, [&](int64_t i) {
-    pack_weight(w + i / c.taps * c.w_group + i % c.taps * c.w_tap, c.w_in, c.w_out, k, n, panel, packed.data() + i * packed_size);
+    pack_weight(w + i / c.taps * c.w_group + i % c.taps * c.w_tap, c.w_in, c.w_out, k, n, panel,
+                packed.data() + i * packed_size);
   });
 
   const Tiling tiling = tiling_of(c, panel, sizeof(T));
   const bool store_all = c.flags & kDisjoint;
   const int64_t items = tiling.tiles * c.groups * tiling.blocks;
   parallel_for(c.threads, items, [&](int64_t item) {
-    const int64_t block = item % tiling.blocks, g = item / tiling.blocks % c.groups, tile = item / tiling.blocks / c.groups;
-    const int64_t row0 = tile * tiling.rows, row1 = std::min(c.num_out, row0 + tiling.rows), rows = row1 - row0;
+    const int64_t block = item % tiling.blocks, g = item / tiling.blocks % c.groups,
+                  tile = item / tiling.blocks / c.groups;
+    const int64_t row0 = tile * tiling.rows, row1 = std::min(c.num_out, row0 + tiling.rows),
+                  rows = row1 - row0;
     const int64_t column0 = block * tiling.columns, columns = std::min(n - column0, tiling.columns);
     const int64_t channel = g * n + column0;
     const E* xg = x + g * k;
@@ -145,7 +163,8 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
       } else {
         for (int64_t p = range.begin; p < range.end; p += kPanelRows) {
           j.n = std::min(kPanelRows, range.end - p);
-          widen_rows(kernels, here ? xg + p * c.ldx : xg, c.ldx, here ? nullptr : c.in + p, j.n, k, wide.data());
+          widen_rows(kernels, here ? xg + p * c.ldx : xg, c.ldx, here ? nullptr : c.in + p, j.n, k,
+                     wide.data());
           j.x = wide.data();
           j.ldx = k;
           j.src = nullptr;
@@ -156,7 +175,15 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
       }
     });
     if constexpr (kWide) {
-      Finish<T> f{tile_y, ld, rows, columns, bias ? bias + channel : nullptr, nullptr, c.ldr, c.activation, static_cast<T>(c.alpha)};
+      Finish<T> f{tile_y,
+                  ld,
+                  rows,
+                  columns,
+                  bias ? bias + channel : nullptr,
+                  nullptr,
+                  c.ldr,
+                  c.activation,
+                  static_cast<T>(c.alpha)};
       if (residual) f.residual = residual + row0 * c.ldr + channel;
       if (f.bias || f.residual || f.activation != kNone) mm.finish(f);
     } else {
@@ -168,7 +195,8 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
 // bfloat16 on AMX tiles: rows are gathered into a panel, channels padded to multiples of 32.
 void convolve_amx(const ConvCall& c, const Kernels& kernels) {
   const AmxKernels& amx = *amx_kernels();
-  const int64_t k = c.channels_in, n = c.channels_out, k32 = ceil_div(k, 32) * 32, n32 = ceil_div(n, 32) * 32;
+  const int64_t k = c.channels_in, n = c.channels_out, k32 = ceil_div(k, 32) * 32,
+                n32 = ceil_div(n, 32) * 32;
   const int64_t packed_size = k32 * n32;
   const auto *x = static_cast<const uint16_t*>(c.x), *w = static_cast<const uint16_t*>(c.w);
   Buffer<uint16_t> packed(c.groups * c.taps * packed_size);
@@ -187,15 +215,19 @@ void convolve_amx(const ConvCall& c, const Kernels& kernels) {
   });
   const Tiling tiling = tiling_of(c, 32, sizeof(float));
   const bool store_all = c.flags & kDisjoint;
-  const int64_t step = std::max<int64_t>(32, 16384 / std::max<int64_t>(k32, 1) / 32 * 32);  // a panel of 32 KB
+  const int64_t step =
+      std::max<int64_t>(32, 16384 / std::max<int64_t>(k32, 1) / 32 * 32);  // a panel of 32 KB
   parallel_for(c.threads, tiling.tiles * c.groups * tiling.blocks, [&](int64_t item) {
-    const int64_t block = item % tiling.blocks, g = item / tiling.blocks % c.groups, tile = item / tiling.blocks / c.groups;
-    const int64_t row0 = tile * tiling.rows, row1 = std::min(c.num_out, row0 + tiling.rows), rows = row1 - row0;
-    const int64_t column0 = block * tiling.columns, columns = std::min(n - column0, tiling.columns), wide = ceil_div(columns, 32) * 32;
+    const int64_t block = item % tiling.blocks, g = item / tiling.blocks % c.groups,
+                  tile = item / tiling.blocks / c.groups;
+    const int64_t row0 = tile * tiling.rows, row1 = std::min(c.num_out, row0 + tiling.rows),
+                  rows = row1 - row0;
+    const int64_t column0 = block * tiling.columns, columns = std::min(n - column0, tiling.columns),
+                  wide = ceil_div(columns, 32) * 32;
     const uint16_t* xg = x + g * k;
     Buffer<float> sums(rows * wide);
     Buffer<uint16_t> panel(step * k32);
-    memset(panel.data(), 0, static_cast<size_t>(step * k32) * 2);  // channels beyond k stay 0
+    clear_bytes(panel.data(), step * k32 * 2);  // channels beyond k stay 0
     if (c.identity < 0 && !store_all) std::fill(sums.data(), sums.data() + rows * wide, 0.0f);
     alignas(64) unsigned char saved[64];
     amx.enter(saved);
@@ -225,7 +257,8 @@ void convolve_amx(const ConvCall& c, const Kernels& kernels) {
             const uint16_t* ahead = xg + int64_t(c.in[p + r + 12]) * c.ldx;
             for (int64_t a = 0; a < k; a += 32) __builtin_prefetch(ahead + a);
           }
-          memcpy(panel.data() + r * k32, xg + (here ? p + r : int64_t(c.in[p + r])) * c.ldx, static_cast<size_t>(k) * 2);
+          copy_bytes(panel.data() + r * k32, xg + (here ? p + r : int64_t(c.in[p + r])) * c.ldx,
+                     k * 2);
         }
         j.x = panel.data();
         j.ldx = k32;
@@ -244,13 +277,16 @@ template <class E>
 void convolve_depthwise(const ConvCall& c, const Kernels& kernels) {
   using T = Sum<E>;
   const int64_t channels = c.groups;
-  const auto *x = static_cast<const E*>(c.x), *w = static_cast<const E*>(c.w), *residual = static_cast<const E*>(c.residual);
+  const auto *x = static_cast<const E*>(c.x), *w = static_cast<const E*>(c.w),
+             *residual = static_cast<const E*>(c.residual);
   const auto* bias = static_cast<const T*>(c.bias);
   auto* y = static_cast<E*>(c.y);
   Buffer<T> packed(c.taps * channels);
   for (int64_t t = 0; t < c.taps; ++t)
-    for (int64_t g = 0; g < channels; ++g) packed[t * channels + g] = widen(w[g * c.w_group + t * c.w_tap]);
-  const int64_t tile = std::max<int64_t>(64, std::min<int64_t>(kMostRows, (128 << 10) / (channels * static_cast<int64_t>(sizeof(T)))));
+    for (int64_t g = 0; g < channels; ++g)
+      packed[t * channels + g] = widen(w[g * c.w_group + t * c.w_tap]);
+  const int64_t tile = std::max<int64_t>(
+      64, std::min<int64_t>(kMostRows, (128 << 10) / (channels * static_cast<int64_t>(sizeof(T)))));
   parallel_for(c.threads, ceil_div(c.num_out, tile), [&](int64_t i) {
     const int64_t row0 = i * tile, row1 = std::min(c.num_out, row0 + tile);
     Buffer<T> sums((row1 - row0) * channels), added(residual ? channels : 0);
@@ -264,7 +300,9 @@ void convolve_depthwise(const ConvCall& c, const Kernels& kernels) {
         for (int64_t a = 0; a < channels; ++a) to[a] += widen(from[a]) * wt[a];
       }
     });
-    Finish<T> f{sums.data(), channels, 1, channels, bias, nullptr, 0, c.activation, static_cast<T>(c.alpha)};
+    Finish<T> f{sums.data(), channels,     1,
+                channels,    bias,         nullptr,
+                0,           c.activation, static_cast<T>(c.alpha)};
     for (int64_t r = row0; r < row1; ++r) {
       f.y = sums.data() + (r - row0) * channels;
       if (residual) {

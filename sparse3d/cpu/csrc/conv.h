@@ -9,9 +9,9 @@
 
 namespace s3d {
 
-// y[out] += x[in] @ w[tap], then bias, residual and activation. Channel counts are those of one group.
-// Strides count elements; the weight of (group, tap, input k, output n) lies at
-// w + group*w_group + tap*w_tap + k*w_in + n*w_out.
+// y[out] += x[in] @ w[tap], then bias, residual and activation. Channel counts are those of one
+// group. Strides count elements; the weight of (group, tap, input k, output n) lies at w +
+// group*w_group + tap*w_tap + k*w_in + n*w_out.
 struct ConvCall {
   int32_t threads, path, dtype, activation;
   const void *x, *w, *bias, *residual;  // bias: in the type of the sums
@@ -25,7 +25,8 @@ struct ConvCall {
   double alpha;
 };
 
-// dw[group, n, tap, k] = sum over pairs of g[out, n] * x[in, k]; dw contiguous [groups * n, taps, k].
+// dw[group, n, tap, k] = sum over pairs of g[out, n] * x[in, k]; dw contiguous [groups * n, taps,
+// k].
 struct WeightGradCall {
   int32_t threads, path, dtype, reserved;
   const void *x, *g;
@@ -49,11 +50,13 @@ inline const Matmul<double>& matmul_of<double>(const Kernels& k) {
 
 // Rows of a half type as float32: to[i] = from[rows[i]], or from[i].
 template <class E>
-void widen_rows(const Kernels& kernels, const E* from, int64_t ld, const int32_t* rows, int64_t n, int64_t columns, float* to) {
+void widen_rows(const Kernels& kernels, const E* from, int64_t ld, const int32_t* rows, int64_t n,
+                int64_t columns, float* to) {
   constexpr bool half = std::is_same<E, Float16>::value;
   for (int64_t i = 0; i < n; ++i) {
     if (rows && i + 4 < n) __builtin_prefetch(from + int64_t(rows[i + 4]) * ld);
-    kernels.widen(reinterpret_cast<const uint16_t*>(from + (rows ? int64_t(rows[i]) : i) * ld), columns, half, to + i * columns);
+    kernels.widen(reinterpret_cast<const uint16_t*>(from + (rows ? int64_t(rows[i]) : i) * ld),
+                  columns, half, to + i * columns);
   }
 }
 

@@ -1,16 +1,17 @@
-// Weight gradient: per tap, chunks of pairs are packed into panels and multiplied as one matrix product;
-// long taps are cut into segments of a fixed number of pairs, whose sums are added in order.
-#include "abi.h"
+// Weight gradient: per tap, chunks of pairs are packed into panels and multiplied as one matrix
+// product; long taps are cut into segments of a fixed number of pairs, whose sums are added in
+// order.
 #include <vector>
 
+#include "abi.h"
 #include "conv.h"
 
 namespace s3d {
 namespace {
 
-constexpr int64_t kPairs = 256;            // of one product
-constexpr int64_t kLeastSegment = 8192;    // pairs
-constexpr int64_t kMostSegments = 64;      // beyond one a tap
+constexpr int64_t kPairs = 256;          // of one product
+constexpr int64_t kLeastSegment = 8192;  // pairs
+constexpr int64_t kMostSegments = 64;    // beyond one a tap
 
 template <class E>
 using Sum = typename SumType<E>::type;
@@ -21,7 +22,8 @@ struct Segment {
 
 // Depends on the pairs alone.
 std::vector<Segment> segments_of(const WeightGradCall& c) {
-  const int64_t length = ceil_div(std::max(kLeastSegment, ceil_div(c.splits[c.taps], kMostSegments)), kPairs) * kPairs;
+  const int64_t length =
+      ceil_div(std::max(kLeastSegment, ceil_div(c.splits[c.taps], kMostSegments)), kPairs) * kPairs;
   std::vector<Segment> segments;
   for (int64_t t = 0; t < c.taps; ++t)
     for (int64_t p = c.splits[t]; p < c.splits[t + 1]; p += length)
@@ -31,7 +33,8 @@ std::vector<Segment> segments_of(const WeightGradCall& c) {
 
 // Sums of a segment and group into out [channels_out][channels_in].
 template <class E>
-void sum_segment(const WeightGradCall& c, const Kernels& kernels, const Segment& s, int64_t group, Sum<E>* out, int64_t ldo) {
+void sum_segment(const WeightGradCall& c, const Kernels& kernels, const Segment& s, int64_t group,
+                 Sum<E>* out, int64_t ldo) {
   using T = Sum<E>;
   constexpr bool kWide = std::is_same<E, T>::value;
   const Matmul<T>& mm = matmul_of<T>(kernels);
@@ -39,9 +42,11 @@ void sum_segment(const WeightGradCall& c, const Kernels& kernels, const Segment&
   int64_t left_width, right_width;
   mm.outer_shape(ci, &left_width, &right_width);
   const int64_t most = std::min(kPairs, s.end - s.begin);
-  Buffer<T> left(ceil_div(co, left_width) * left_width * most), right(ceil_div(ci, right_width) * right_width * most);
+  Buffer<T> left(ceil_div(co, left_width) * left_width * most),
+      right(ceil_div(ci, right_width) * right_width * most);
   Buffer<T> wide(kWide ? 0 : most * std::max(ci, co));
-  const E *x = static_cast<const E*>(c.x) + group * ci, *g = static_cast<const E*>(c.g) + group * co;
+  const E *x = static_cast<const E*>(c.x) + group * ci,
+          *g = static_cast<const E*>(c.g) + group * co;
   for (int64_t p = s.begin; p < s.end; p += kPairs) {
     const int64_t n = std::min(kPairs, s.end - p);
     if constexpr (kWide) {
@@ -83,7 +88,8 @@ void weight_grad(const WeightGradCall& c, const Kernels& kernels) {
   const std::vector<Segment> segments = segments_of(c);
   std::vector<int64_t> first(static_cast<size_t>(c.taps + 1), 0);  // segment of each tap
   for (const Segment& s : segments) ++first[static_cast<size_t>(s.tap + 1)];
-  for (int64_t t = 0; t < c.taps; ++t) first[static_cast<size_t>(t + 1)] += first[static_cast<size_t>(t)];
+  for (int64_t t = 0; t < c.taps; ++t)
+    first[static_cast<size_t>(t + 1)] += first[static_cast<size_t>(t)];
   const auto count = static_cast<int64_t>(segments.size());
 
   // A tap of one segment is summed where it belongs; the others in parts of their own.
@@ -91,7 +97,8 @@ void weight_grad(const WeightGradCall& c, const Kernels& kernels) {
   int64_t parts = 0;
   for (int64_t i = 0; i < count; ++i) {
     const auto t = static_cast<size_t>(segments[static_cast<size_t>(i)].tap);
-    if (!std::is_same<E, T>::value || depthwise || first[t + 1] - first[t] > 1) part[static_cast<size_t>(i)] = parts++;
+    if (!std::is_same<E, T>::value || depthwise || first[t + 1] - first[t] > 1)
+      part[static_cast<size_t>(i)] = parts++;
   }
   Buffer<T> sums(parts * c.groups * size);
   const int64_t lists = depthwise ? 1 : c.groups;
@@ -105,10 +112,13 @@ void weight_grad(const WeightGradCall& c, const Kernels& kernels) {
     }
     if constexpr (std::is_same<E, T>::value)
       if (at < 0) {
-        sum_segment<E>(c, kernels, s, group, dw + (group * c.channels_out * c.taps + s.tap) * c.channels_in, c.taps * c.channels_in);
+        sum_segment<E>(c, kernels, s, group,
+                       dw + (group * c.channels_out * c.taps + s.tap) * c.channels_in,
+                       c.taps * c.channels_in);
         return;
       }
-    sum_segment<E>(c, kernels, s, group, sums.data() + (at * c.groups + group) * size, c.channels_in);
+    sum_segment<E>(c, kernels, s, group, sums.data() + (at * c.groups + group) * size,
+                   c.channels_in);
   });
 
   parallel_for(c.threads, c.taps * c.groups, [&](int64_t item) {
@@ -120,7 +130,8 @@ void weight_grad(const WeightGradCall& c, const Kernels& kernels) {
       for (int64_t k = 0; k < c.channels_in; ++k) {
         T v = 0;
         for (int64_t i = a; i < b; ++i) {
-          const T add = sums[(part[static_cast<size_t>(i)] * c.groups + group) * size + n * c.channels_in + k];
+          const T add = sums[(part[static_cast<size_t>(i)] * c.groups + group) * size +
+                             n * c.channels_in + k];
           v = i == a ? add : v + add;
         }
         to[k] = Narrow<E>::from(v);

@@ -52,7 +52,8 @@ Unique unique_rows(int32_t threads, const int32_t* rows, int64_t n) {
     u.first = std::move(first);
   }
   parallel_for(threads, chunks, [&](int64_t c) {
-    for (int64_t i = c * kChunk, e = std::min(n, i + kChunk); i < e; ++i) u.rank[i] = created[u.rank[i]];
+    for (int64_t i = c * kChunk, e = std::min(n, i + kChunk); i < e; ++i)
+      u.rank[i] = created[u.rank[i]];
   });
   return u;
 }

@@ -22,15 +22,17 @@ int64_t cell_of(const int32_t* row, int64_t batches, const int64_t* shape) {
 
 using namespace s3d;
 
-S3D_API int32_t s3d_dense_scatter(int32_t threads, const void* x, int64_t row_bytes, const int32_t* coords, int64_t n, int32_t ndim,
-                                  int64_t batches, const int64_t* shape, void* dense) {
+S3D_API int32_t s3d_dense_scatter(int32_t threads, const void* x, int64_t row_bytes,
+                                  const int32_t* coords, int64_t n, int32_t ndim, int64_t batches,
+                                  const int64_t* shape, void* dense) {
   return guarded([&] {
     int64_t bytes = row_bytes * batches;
     for (int a = 0; a < ndim; ++a) bytes *= shape[a];
     const int64_t piece = int64_t(1) << 20;
     prefer_huge_pages(dense, static_cast<size_t>(bytes));
     parallel_for(threads, ceil_div(bytes, piece), [&](int64_t i) {
-      memset(static_cast<char*>(dense) + i * piece, 0, static_cast<size_t>(std::min(piece, bytes - i * piece)));
+      memset(static_cast<char*>(dense) + i * piece, 0,
+             static_cast<size_t>(std::min(piece, bytes - i * piece)));
     });
     with_width(ndim, [&](auto w) {
       constexpr int W = w.value;
@@ -42,15 +44,17 @@ S3D_API int32_t s3d_dense_scatter(int32_t threads, const void* x, int64_t row_by
         for (int64_t i = c * kChunk, e = std::min(n, i + kChunk); i < e; ++i) {
           const int64_t cell = cell_of<W>(coords + i * W, batches, shape);
           if (cell < 0 || (check && table.find(coords + i * W) != i)) continue;
-          memcpy(static_cast<char*>(dense) + cell * row_bytes, static_cast<const char*>(x) + i * row_bytes, static_cast<size_t>(row_bytes));
+          copy_bytes(static_cast<char*>(dense) + cell * row_bytes,
+                     static_cast<const char*>(x) + i * row_bytes, row_bytes);
         }
       });
     });
   });
 }
 
-S3D_API int32_t s3d_dense_gather(int32_t threads, const void* dense, int64_t row_bytes, const int32_t* coords, int64_t n, int32_t ndim,
-                                 int64_t batches, const int64_t* shape, void* y) {
+S3D_API int32_t s3d_dense_gather(int32_t threads, const void* dense, int64_t row_bytes,
+                                 const int32_t* coords, int64_t n, int32_t ndim, int64_t batches,
+                                 const int64_t* shape, void* y) {
   return guarded([&] {
     with_width(ndim, [&](auto w) {
       constexpr int W = w.value;
@@ -59,9 +63,9 @@ S3D_API int32_t s3d_dense_gather(int32_t threads, const void* dense, int64_t row
           const int64_t cell = cell_of<W>(coords + i * W, batches, shape);
           char* to = static_cast<char*>(y) + i * row_bytes;
           if (cell < 0)
-            memset(to, 0, static_cast<size_t>(row_bytes));
+            clear_bytes(to, row_bytes);
           else
-            memcpy(to, static_cast<const char*>(dense) + cell * row_bytes, static_cast<size_t>(row_bytes));
+            copy_bytes(to, static_cast<const char*>(dense) + cell * row_bytes, row_bytes);
         }
       });
     });

@@ -1,6 +1,6 @@
-#include "abi.h"
 #include "dispatch.h"
 
+#include "abi.h"
 #include "common.h"
 
 #if defined(__x86_64__)
@@ -29,14 +29,16 @@ Available detect() {
   if (!osxsave) return a;
   const uint64_t state = enabled_state();
   if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return a;
-  const bool ymm = (state & 0x6) == 0x6, zmm = (state & 0xe6) == 0xe6, tiles = (state & 0x60000) == 0x60000;
+  const bool ymm = (state & 0x6) == 0x6, zmm = (state & 0xe6) == 0xe6,
+             tiles = (state & 0x60000) == 0x60000;
   a.avx2 = avx2_kernels() && ymm && fma && f16c && (ebx >> 5 & 1);
   const bool f = ebx >> 16 & 1, dq = ebx >> 17 & 1, bw = ebx >> 30 & 1, vl = ebx >> 31 & 1;
   a.avx512 = avx512_kernels() && a.avx2 && zmm && f && dq && bw && vl;
   const bool amx_bf16 = edx >> 22 & 1, amx_tile = edx >> 24 & 1;
   unsigned sub = 0;
   const bool bf16 = __get_cpuid_count(7, 1, &sub, &ebx, &ecx, &edx) && (sub >> 5 & 1);
-  a.amx = a.avx512 && tiles && amx_bf16 && amx_tile && bf16 && amx_kernels() && amx_kernels()->permit();
+  a.amx =
+      a.avx512 && tiles && amx_bf16 && amx_tile && bf16 && amx_kernels() && amx_kernels()->permit();
   return a;
 }
 #else
@@ -57,8 +59,10 @@ const Available& available() {
 int32_t resolve_path(int32_t path) {
   const Available& a = available();
   switch (path) {
-    case kAuto: return a.amx ? kAmx : a.avx512 ? kAvx512 : a.avx2 ? kAvx2 : a.neon ? kNeon : kPortable;
-    case kPortable: return path;
+    case kAuto:
+      return a.amx ? kAmx : a.avx512 ? kAvx512 : a.avx2 ? kAvx2 : a.neon ? kNeon : kPortable;
+    case kPortable:
+      return path;
     case kAvx2:
       if (a.avx2) return path;
       break;
@@ -71,18 +75,23 @@ int32_t resolve_path(int32_t path) {
     case kNeon:
       if (a.neon) return path;
       break;
-    default: break;
+    default:
+      break;
   }
   throw BadArgument{};
 }
 
 const Kernels& kernels_of(int32_t resolved) {
   switch (resolved) {
-    case kAvx2: return *avx2_kernels();
+    case kAvx2:
+      return *avx2_kernels();
     case kAvx512:
-    case kAmx: return *avx512_kernels();
-    case kNeon: return *neon_kernels();
-    default: return *portable_kernels();
+    case kAmx:
+      return *avx512_kernels();
+    case kNeon:
+      return *neon_kernels();
+    default:
+      return *portable_kernels();
   }
 }
 

@@ -1,6 +1,6 @@
 // The kernels that exist once per instruction set. This header is seen by files compiled for other
-// instruction sets, so it holds declarations only: an inline function emitted there could be the copy
-// that the linker keeps for everyone.
+// instruction sets, so it holds declarations only: an inline function emitted there could be the
+// copy that the linker keeps for everyone.
 #pragma once
 
 #include <cstddef>
@@ -59,9 +59,10 @@ struct Matmul {
   void (*multiply)(const Multiply<T>&);
   // Widths of the left and right panels of `outer` for that many columns.
   void (*outer_shape)(int64_t columns, int64_t* left, int64_t* right);
-  // Rows of x (rows null: 0, 1, ...) into panels [column block][n][width], zero beyond the last column.
-  void (*outer_pack)(const T* x, int64_t ldx, const int32_t* rows, int64_t n, int64_t columns, int64_t width,
-                     T* panel);
+  // Rows of x (rows null: 0, 1, ...) into panels [column block][n][width], zero beyond the last
+  // column.
+  void (*outer_pack)(const T* x, int64_t ldx, const int32_t* rows, int64_t n, int64_t columns,
+                     int64_t width, T* panel);
   void (*outer)(const Outer<T>&);
   void (*finish)(const Finish<T>&);
 };
@@ -73,14 +74,15 @@ struct Kernels {
   void (*widen)(const uint16_t* x, int64_t n, bool half, float* y);
   void (*narrow)(const float* x, int64_t n, bool half, uint16_t* y);
   // Hashes of 16 neighbours and the set of those that the table's bit filter lets pass.
-  uint32_t (*maybe16)(const uint32_t* linear, uint32_t offset, const uint32_t* filter, int filter_bits,
-                      uint32_t* hashes);
+  uint32_t (*maybe16)(const uint32_t* linear, uint32_t offset, const uint32_t* filter,
+                      int filter_bits, uint32_t* hashes);
   // Keeps the non-negative entries of row[begin, end) as (src, dst = position).
   void (*compact)(const int32_t* row, int64_t begin, int64_t end, int32_t* src, int32_t* dst);
 };
 
-// sum[dst[p] - base, :] (+)= x[p, :] @ w in bfloat16 on AMX tiles. Rows of x are readable up to the next
-// multiple of 32; weights are [columns / 32][k / 32][2 column halves][16 pairs of k][16 columns][2].
+// sum[dst[p] - base, :] (+)= x[p, :] @ w in bfloat16 on AMX tiles. Rows of x are readable up to the
+// next multiple of 32; weights are [columns / 32][k / 32][2 column halves][16 pairs of k][16
+// columns][2].
 struct AmxMultiply {
   const uint16_t* x;
   int64_t ldx;

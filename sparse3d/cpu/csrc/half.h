@@ -86,11 +86,16 @@ struct Element {
 template <class F>
 void with_dtype(int32_t dtype, F&& f) {
   switch (dtype) {
-    case kFloat32: return f(Element<float>{});
-    case kFloat64: return f(Element<double>{});
-    case kBFloat16: return f(Element<BFloat16>{});
-    case kFloat16: return f(Element<Float16>{});
-    default: throw BadArgument{};
+    case kFloat32:
+      return f(Element<float>{});
+    case kFloat64:
+      return f(Element<double>{});
+    case kBFloat16:
+      return f(Element<BFloat16>{});
+    case kFloat16:
+      return f(Element<Float16>{});
+    default:
+      throw BadArgument{};
   }
 }
 inline int64_t element_size(int32_t dtype) {

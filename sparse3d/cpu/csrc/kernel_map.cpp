@@ -1,8 +1,8 @@
-// Kernel maps of known outputs: submanifold (half of the taps searched, the other half mirrored) and
-// given. Also the compaction of a neighbour table into pairs, and the handles of the C ABI.
-#include "abi.h"
+// Kernel maps of known outputs: submanifold (half of the taps searched, the other half mirrored)
+// and given. Also the compaction of a neighbour table into pairs, and the handles of the C ABI.
 #include "kernel_map.h"
 
+#include "abi.h"
 #include "coordinates.h"
 #include "kernel_map_created.h"
 
@@ -30,7 +30,8 @@ std::vector<Tap> taps_of(const Geometry& g, int64_t count) {
 
 // The row of base + offset, or -1. Hashes wrap, coordinates must not: a sum beyond int32 is absent.
 template <int W>
-int32_t probe_moved(const Table<W>& table, uint32_t hash, const int64_t* base, const int64_t* offset) {
+int32_t probe_moved(const Table<W>& table, uint32_t hash, const int64_t* base,
+                    const int64_t* offset) {
   int32_t key[W];
   for (int a = 0; a < W; ++a) {
     const int64_t c = base[a] + offset[a];
@@ -42,12 +43,13 @@ int32_t probe_moved(const Table<W>& table, uint32_t hash, const int64_t* base, c
 
 // Searches taps [0, taps.size()) for rows [i, i + m); base holds m rows of W coordinates.
 template <int W, class Found>
-void search_rows(const Kernels& kernels, const Table<W>& table, const std::vector<Tap>& taps, const int64_t* base, int m,
-                 const Found& found) {
+void search_rows(const Kernels& kernels, const Table<W>& table, const std::vector<Tap>& taps,
+                 const int64_t* base, int m, const Found& found) {
   uint32_t linear[kStep] = {}, hashes[kStep];
   for (int r = 0; r < m; ++r) linear[r] = linear_hash<W>(base + r * W);
   for (size_t t = 0; t < taps.size(); ++t) {
-    uint32_t live = kernels.maybe16(linear, taps[t].hash, table.filter(), table.filter_bits(), hashes);
+    uint32_t live =
+        kernels.maybe16(linear, taps[t].hash, table.filter(), table.filter_bits(), hashes);
     live &= (1u << m) - 1;
     for (; live; live &= live - 1) {
       const int r = __builtin_ctz(live);
@@ -58,7 +60,8 @@ void search_rows(const Kernels& kernels, const Table<W>& table, const std::vecto
 }
 
 template <int W>
-void search_submanifold(int32_t threads, const Kernels& kernels, const Table<W>& table, const Geometry& g, MapBuild& map) {
+void search_submanifold(int32_t threads, const Kernels& kernels, const Table<W>& table,
+                        const Geometry& g, MapBuild& map) {
   const int64_t n = table.rows();
   if (table.duplicates()) {  // a mirrored entry would have two writers
     search_given<W>(threads, kernels, table, g, table.row(0), n, map);
@@ -92,8 +95,8 @@ void search_submanifold(int32_t threads, const Kernels& kernels, const Table<W>&
 }  // namespace
 
 template <int W>
-void search_given(int32_t threads, const Kernels& kernels, const Table<W>& table, const Geometry& g, const int32_t* out,
-                  int64_t rows_out, MapBuild& map) {
+void search_given(int32_t threads, const Kernels& kernels, const Table<W>& table, const Geometry& g,
+                  const int32_t* out, int64_t rows_out, MapBuild& map) {
   map.taps = g.taps;
   map.rows_out = rows_out;
   map.neighbour = Buffer<int32_t>(g.taps * rows_out);
@@ -116,10 +119,14 @@ void search_given(int32_t threads, const Kernels& kernels, const Table<W>& table
   });
 }
 
-template void search_given<2>(int32_t, const Kernels&, const Table<2>&, const Geometry&, const int32_t*, int64_t, MapBuild&);
-template void search_given<3>(int32_t, const Kernels&, const Table<3>&, const Geometry&, const int32_t*, int64_t, MapBuild&);
-template void search_given<4>(int32_t, const Kernels&, const Table<4>&, const Geometry&, const int32_t*, int64_t, MapBuild&);
-template void search_given<5>(int32_t, const Kernels&, const Table<5>&, const Geometry&, const int32_t*, int64_t, MapBuild&);
+template void search_given<2>(int32_t, const Kernels&, const Table<2>&, const Geometry&,
+                              const int32_t*, int64_t, MapBuild&);
+template void search_given<3>(int32_t, const Kernels&, const Table<3>&, const Geometry&,
+                              const int32_t*, int64_t, MapBuild&);
+template void search_given<4>(int32_t, const Kernels&, const Table<4>&, const Geometry&,
+                              const int32_t*, int64_t, MapBuild&);
+template void search_given<5>(int32_t, const Kernels&, const Table<5>&, const Geometry&,
+                              const int32_t*, int64_t, MapBuild&);
 
 void MapBuild::count_neighbours(int32_t threads) {
   const int64_t chunks = chunk_count(rows_out);
@@ -155,7 +162,8 @@ void MapBuild::take(int32_t threads, int32_t* to_src, int32_t* to_dst) const {
   const int64_t chunks = chunk_count(rows_out);
   parallel_for(threads, neighbour.size() ? taps * chunks : 0, [&](int64_t w) {
     const int64_t t = w / chunks, i = w % chunks * kChunk, e = std::min(rows_out, i + kChunk);
-    int32_t *s = to_src + start[static_cast<size_t>(w)], *d = to_dst + start[static_cast<size_t>(w)];
+    int32_t *s = to_src + start[static_cast<size_t>(w)],
+            *d = to_dst + start[static_cast<size_t>(w)];
     if (t == identity)
       for (int64_t k = i; k < e; ++k) *s++ = *d++ = static_cast<int32_t>(k);
     else
@@ -190,8 +198,9 @@ int32_t build_map(int32_t threads, int32_t path, int32_t ndim, void** handle, co
 
 }  // namespace
 
-S3D_API int32_t s3d_map_submanifold(int32_t threads, int32_t path, const int32_t* coords, int64_t n, int32_t ndim,
-                                    int32_t* table, const int64_t* kernel, const int64_t* dilation, void** handle) {
+S3D_API int32_t s3d_map_submanifold(int32_t threads, int32_t path, const int32_t* coords, int64_t n,
+                                    int32_t ndim, int32_t* table, const int64_t* kernel,
+                                    const int64_t* dilation, void** handle) {
   return build_map(threads, path, ndim, handle, [&](MapBuild& map, const Kernels& kernels, auto w) {
     const Geometry g(ndim, kernel, nullptr, nullptr, dilation);
     for (int a = 0; a < ndim; ++a)
@@ -200,27 +209,31 @@ S3D_API int32_t s3d_map_submanifold(int32_t threads, int32_t path, const int32_t
   });
 }
 
-S3D_API int32_t s3d_map_given(int32_t threads, int32_t path, const int32_t* coords, int64_t n, int32_t ndim, int32_t* table,
-                              const int32_t* out_coords, int64_t rows_out, const int64_t* kernel, const int64_t* stride,
+S3D_API int32_t s3d_map_given(int32_t threads, int32_t path, const int32_t* coords, int64_t n,
+                              int32_t ndim, int32_t* table, const int32_t* out_coords,
+                              int64_t rows_out, const int64_t* kernel, const int64_t* stride,
                               const int64_t* padding, const int64_t* dilation, void** handle) {
   return build_map(threads, path, ndim, handle, [&](MapBuild& map, const Kernels& kernels, auto w) {
     const Geometry g(ndim, kernel, stride, padding, dilation);
-    search_given<w.value>(threads, kernels, Table<w.value>(coords, n, table), g, out_coords, rows_out, map);
+    search_given<w.value>(threads, kernels, Table<w.value>(coords, n, table), g, out_coords,
+                          rows_out, map);
   });
 }
 
-S3D_API int32_t s3d_map_footprint(int32_t threads, int32_t path, const int32_t* coords, int64_t n, int32_t ndim,
-                                  const int64_t* kernel, const int64_t* stride, const int64_t* padding,
-                                  const int64_t* dilation, const int64_t* shape, int32_t transposed, void** handle) {
+S3D_API int32_t s3d_map_footprint(int32_t threads, int32_t path, const int32_t* coords, int64_t n,
+                                  int32_t ndim, const int64_t* kernel, const int64_t* stride,
+                                  const int64_t* padding, const int64_t* dilation,
+                                  const int64_t* shape, int32_t transposed, void** handle) {
   return build_map(threads, path, ndim, handle, [&](MapBuild& map, const Kernels&, auto w) {
     const Geometry g(ndim, kernel, stride, padding, dilation);
     build_footprint<w.value>(threads, coords, n, g, shape, transposed != 0, map);
   });
 }
 
-S3D_API int32_t s3d_map_floor(int32_t threads, int32_t path, const int32_t* coords, int64_t n, int32_t ndim, int32_t* table,
-                              const int64_t* kernel, const int64_t* stride, const int64_t* padding, const int64_t* dilation,
-                              void** handle) {
+S3D_API int32_t s3d_map_floor(int32_t threads, int32_t path, const int32_t* coords, int64_t n,
+                              int32_t ndim, int32_t* table, const int64_t* kernel,
+                              const int64_t* stride, const int64_t* padding,
+                              const int64_t* dilation, void** handle) {
   return build_map(threads, path, ndim, handle, [&](MapBuild& map, const Kernels& kernels, auto w) {
     const Geometry g(ndim, kernel, stride, padding, dilation);
     build_floor<w.value>(threads, kernels, Table<w.value>(coords, n, table), g, map);
@@ -233,8 +246,8 @@ S3D_API void s3d_map_sizes(const void* handle, int64_t* pairs, int64_t* rows_out
   *rows_out = map->rows_out;
 }
 
-S3D_API int32_t s3d_map_take(int32_t threads, void* handle, int32_t* out_coords, int32_t* src, int32_t* dst,
-                             int64_t* splits) {
+S3D_API int32_t s3d_map_take(int32_t threads, void* handle, int32_t* out_coords, int32_t* src,
+                             int32_t* dst, int64_t* splits) {
   auto* map = static_cast<MapBuild*>(handle);
   const int32_t status = guarded([&] {
     if (out_coords && map->out_coords.size())

@@ -15,7 +15,8 @@ struct Geometry {
   int64_t taps = 1;
   int64_t kernel[4], stride[4], padding[4], dilation[4];
 
-  Geometry(int32_t n, const int64_t* k, const int64_t* s, const int64_t* p, const int64_t* d) : ndim(n) {
+  Geometry(int32_t n, const int64_t* k, const int64_t* s, const int64_t* p, const int64_t* d)
+      : ndim(n) {
     for (int a = 0; a < n; ++a) {
       kernel[a] = k[a];
       stride[a] = s ? s[a] : 1;
@@ -53,7 +54,7 @@ struct MapBuild {
 
 // Neighbour table of given outputs: nbr[t][q] = row of q*stride - padding + t*dilation, or -1.
 template <int W>
-void search_given(int32_t threads, const Kernels& kernels, const Table<W>& table, const Geometry& g, const int32_t* out,
-                  int64_t rows_out, MapBuild& map);
+void search_given(int32_t threads, const Kernels& kernels, const Table<W>& table, const Geometry& g,
+                  const int32_t* out, int64_t rows_out, MapBuild& map);
 
 }  // namespace s3d

@@ -1,6 +1,6 @@
-// A candidate is an (input row, tap) that reaches an output. Its code, row-major then tap, is the order
-// in which outputs are created, so the lowest code that reaches an output owns it. Slots of the hash
-// table hold codes; an output's coordinates follow from its owner, no key is stored.
+// A candidate is an (input row, tap) that reaches an output. Its code, row-major then tap, is the
+// order in which outputs are created, so the lowest code that reaches an output owns it. Slots of
+// the hash table hold codes; an output's coordinates follow from its owner, no key is stored.
 #include "kernel_map_created.h"
 
 #include <atomic>
@@ -36,7 +36,8 @@ struct Divisor {
 template <int W>
 class Footprint {
  public:
-  Footprint(const int32_t* coords, int64_t n, const Geometry& g, const int64_t* shape, bool transposed)
+  Footprint(const int32_t* coords, int64_t n, const Geometry& g, const int64_t* shape,
+            bool transposed)
       : coords_(coords), n_(n), g_(g), transposed_(transposed), tap_bits_(log2_ceil(g.taps)) {
     for (int a = 0; a < W - 1; ++a) {
       low_[a] = shape ? 0 : INT32_MIN;
@@ -91,7 +92,9 @@ class Footprint {
     axis<0>(lists, counts, 0, q, [&](int64_t tap) { f(tap, q); });
   }
 
-  uint64_t code(int64_t row, int64_t tap) const { return (uint64_t(row) << tap_bits_) | uint64_t(tap); }
+  uint64_t code(int64_t row, int64_t tap) const {
+    return (uint64_t(row) << tap_bits_) | uint64_t(tap);
+  }
 
   // Whether the candidate of a code reaches q.
   bool reaches(uint64_t code, const int32_t* q) const {
@@ -99,7 +102,8 @@ class Footprint {
     const int64_t* off = offset(static_cast<int64_t>(code & ((uint64_t(1) << tap_bits_) - 1)));
     if (p[0] != q[0]) return false;
     for (int a = 0; a < W - 1; ++a) {
-      const int64_t from = transposed_ ? p[a + 1] : q[a + 1], to = transposed_ ? q[a + 1] : p[a + 1];
+      const int64_t from = transposed_ ? p[a + 1] : q[a + 1],
+                    to = transposed_ ? q[a + 1] : p[a + 1];
       if (from * g_.stride[a] + off[a] != to) return false;
     }
     return true;
@@ -110,7 +114,8 @@ class Footprint {
     const int64_t* off = offset(tap);
     q[0] = p[0];
     for (int a = 0; a < W - 1; ++a)
-      q[a + 1] = static_cast<int32_t>(transposed_ ? p[a + 1] * g_.stride[a] + off[a] : stride_[a].exact(p[a + 1] - off[a]));
+      q[a + 1] = static_cast<int32_t>(transposed_ ? p[a + 1] * g_.stride[a] + off[a]
+                                                  : stride_[a].exact(p[a + 1] - off[a]));
   }
 
  private:
@@ -156,13 +161,16 @@ int64_t grid_limit(const int32_t* coords, int64_t n, int width, const int64_t* s
   return limit;
 }
 
-// Candidates listed by row, each with its tap and the number of its output, into pairs by tap and dst.
-// first[c]: candidates before chunk c of kRows rows; count[row]: candidates of a row.
-void pairs_of_candidates(int32_t threads, int64_t n, const std::vector<int64_t>& first, const int32_t* count, const uint32_t* tap_of,
-                         const int32_t* output_of, MapBuild& map) {
+// Candidates listed by row, each with its tap and the number of its output, into pairs by tap and
+// dst. first[c]: candidates before chunk c of kRows rows; count[row]: candidates of a row.
+void pairs_of_candidates(int32_t threads, int64_t n, const std::vector<int64_t>& first,
+                         const int32_t* count, const uint32_t* tap_of, const int32_t* output_of,
+                         MapBuild& map) {
   const auto chunks = static_cast<int64_t>(first.size());
   const int64_t taps = map.taps;
-  const auto end_of = [&](int64_t c) { return c + 1 < chunks ? first[static_cast<size_t>(c + 1)] : map.pairs; };
+  const auto end_of = [&](int64_t c) {
+    return c + 1 < chunks ? first[static_cast<size_t>(c + 1)] : map.pairs;
+  };
   Buffer<int64_t> at(taps * chunks);
   parallel_for(threads, chunks, [&](int64_t c) {
     Buffer<int64_t> local(taps);
@@ -172,7 +180,8 @@ void pairs_of_candidates(int32_t threads, int64_t n, const std::vector<int64_t>&
   });
   prefix_sums(at.data(), taps * chunks);
   map.splits.resize(static_cast<size_t>(taps + 1));
-  for (int64_t t = 0; t < taps; ++t) map.splits[static_cast<size_t>(t)] = chunks ? at[t * chunks] : 0;
+  for (int64_t t = 0; t < taps; ++t)
+    map.splits[static_cast<size_t>(t)] = chunks ? at[t * chunks] : 0;
   map.splits[static_cast<size_t>(taps)] = map.pairs;
   map.src = Buffer<int32_t>(map.pairs);
   map.dst = Buffer<int32_t>(map.pairs);
@@ -189,15 +198,18 @@ void pairs_of_candidates(int32_t threads, int64_t n, const std::vector<int64_t>&
   });
   Buffer<int32_t> spare_src(map.pairs), spare_dst(map.pairs);
   parallel_for(threads, taps, [&](int64_t t) {
-    const int64_t b = map.splits[static_cast<size_t>(t)], m = map.splits[static_cast<size_t>(t + 1)] - b;
-    stable_sort_pairs(map.dst.data() + b, map.src.data() + b, spare_dst.data() + b, spare_src.data() + b, m, map.rows_out);
+    const int64_t b = map.splits[static_cast<size_t>(t)],
+                  m = map.splits[static_cast<size_t>(t + 1)] - b;
+    stable_sort_pairs(map.dst.data() + b, map.src.data() + b, spare_dst.data() + b,
+                      spare_src.data() + b, m, map.rows_out);
   });
 }
 
-// Kernel = stride, no padding, no dilation: every row reaches exactly floor(p / stride), and the tap is
-// the remainder.
+// Kernel = stride, no padding, no dilation: every row reaches exactly floor(p / stride), and the
+// tap is the remainder.
 template <int W>
-void build_partition(int32_t threads, const int32_t* coords, int64_t n, const Geometry& g, const int64_t* shape, MapBuild& map) {
+void build_partition(int32_t threads, const int32_t* coords, int64_t n, const Geometry& g,
+                     const int64_t* shape, MapBuild& map) {
   Buffer<int32_t> coarse(n * W), count(n);
   Buffer<uint32_t> tap(n);
   Divisor stride[W - 1];
@@ -236,22 +248,24 @@ void build_partition(int32_t threads, const int32_t* coords, int64_t n, const Ge
   map.rows_out = u.count;
   map.out_coords = Buffer<int32_t>(u.count * W);
   for (int64_t j = 0; j < u.count; ++j)
-    memcpy(map.out_coords.data() + j * W, coarse.data() + int64_t(u.first[j]) * W, sizeof(int32_t) * W);
+    memcpy(map.out_coords.data() + j * W, coarse.data() + int64_t(u.first[j]) * W,
+           sizeof(int32_t) * W);
   pairs_of_candidates(threads, n, first, count.data(), tap.data(), u.rank.data(), map);
 }
 
 template <int W>
 bool is_partition(const Geometry& g) {
   for (int a = 0; a < W - 1; ++a)
-    if (g.kernel[a] != g.stride[a] || g.padding[a] != 0 || (g.dilation[a] != 1 && g.kernel[a] != 1)) return false;
+    if (g.kernel[a] != g.stride[a] || g.padding[a] != 0 || (g.dilation[a] != 1 && g.kernel[a] != 1))
+      return false;
   return true;
 }
 
 }  // namespace
 
 template <int W>
-void build_footprint(int32_t threads, const int32_t* coords, int64_t n, const Geometry& g, const int64_t* shape,
-                     bool transposed, MapBuild& map) {
+void build_footprint(int32_t threads, const int32_t* coords, int64_t n, const Geometry& g,
+                     const int64_t* shape, bool transposed, MapBuild& map) {
   if (g.taps > UINT32_MAX) throw BadArgument{};
   if (!transposed && is_partition<W>(g)) {
     build_partition<W>(threads, coords, n, g, shape, map);
@@ -303,9 +317,12 @@ void build_footprint(int32_t threads, const int32_t* coords, int64_t n, const Ge
         for (;; s = (s + 1) & mask) {
           auto& slot = slots[static_cast<int64_t>(s)];
           uint64_t held = slot.load(std::memory_order_relaxed);
-          if (held == kFree && slot.compare_exchange_strong(held, w.code, std::memory_order_relaxed)) break;
+          if (held == kFree &&
+              slot.compare_exchange_strong(held, w.code, std::memory_order_relaxed))
+            break;
           if (!fp.reaches(held, w.q)) continue;
-          while (w.code < held && !slot.compare_exchange_weak(held, w.code, std::memory_order_relaxed)) {
+          while (w.code < held &&
+                 !slot.compare_exchange_weak(held, w.code, std::memory_order_relaxed)) {
           }
           break;
         }
@@ -360,12 +377,14 @@ void build_footprint(int32_t threads, const int32_t* coords, int64_t n, const Ge
   const bool moves = place_by_batch(batch.data(), map.rows_out, place.data());
   parallel_for(threads, chunk_count(map.rows_out), [&](int64_t c) {
     for (int64_t j = c * kChunk, e = std::min(map.rows_out, j + kChunk); j < e; ++j)
-      slots[owner_slot[j]].store(static_cast<uint64_t>(moves ? place[j] : j), std::memory_order_relaxed);
+      slots[owner_slot[j]].store(static_cast<uint64_t>(moves ? place[j] : j),
+                                 std::memory_order_relaxed);
   });
   if (moves) {
     Buffer<int32_t> moved(map.rows_out * W);
     for (int64_t j = 0; j < map.rows_out; ++j)
-      memcpy(moved.data() + int64_t(place[j]) * W, map.out_coords.data() + j * W, sizeof(int32_t) * W);
+      memcpy(moved.data() + int64_t(place[j]) * W, map.out_coords.data() + j * W,
+             sizeof(int32_t) * W);
     map.out_coords = std::move(moved);
   }
   Buffer<int32_t> output_of(candidates);
@@ -378,7 +397,8 @@ void build_footprint(int32_t threads, const int32_t* coords, int64_t n, const Ge
 }
 
 template <int W>
-void build_floor(int32_t threads, const Kernels& kernels, const Table<W>& table, const Geometry& g, MapBuild& map) {
+void build_floor(int32_t threads, const Kernels& kernels, const Table<W>& table, const Geometry& g,
+                 MapBuild& map) {
   if (!table.duplicates() && is_partition<W>(g)) {
     build_partition<W>(threads, table.row(0), table.rows(), g, nullptr, map);
     return;
@@ -388,19 +408,23 @@ void build_floor(int32_t threads, const Kernels& kernels, const Table<W>& table,
   parallel_for(threads, chunk_count(n), [&](int64_t c) {
     for (int64_t i = c * kChunk, e = std::min(n, i + kChunk); i < e; ++i) {
       coarse[i * W] = table.row(i)[0];
-      for (int a = 1; a < W; ++a) coarse[i * W + a] = static_cast<int32_t>(floor_div(table.row(i)[a], g.stride[a - 1]));
+      for (int a = 1; a < W; ++a)
+        coarse[i * W + a] = static_cast<int32_t>(floor_div(table.row(i)[a], g.stride[a - 1]));
     }
   });
   const Unique u = unique_rows<W>(threads, coarse.data(), n);
   map.out_coords = Buffer<int32_t>(u.count * W);
   for (int64_t j = 0; j < u.count; ++j)
-    memcpy(map.out_coords.data() + j * W, coarse.data() + int64_t(u.first[j]) * W, sizeof(int32_t) * W);
+    memcpy(map.out_coords.data() + j * W, coarse.data() + int64_t(u.first[j]) * W,
+           sizeof(int32_t) * W);
   search_given<W>(threads, kernels, table, g, map.out_coords.data(), u.count, map);
 }
 
-#define S3D_INSTANTIATE(W)                                                                                              \
-  template void build_footprint<W>(int32_t, const int32_t*, int64_t, const Geometry&, const int64_t*, bool, MapBuild&); \
-  template void build_floor<W>(int32_t, const Kernels&, const Table<W>&, const Geometry&, MapBuild&);
+#define S3D_INSTANTIATE(W)                                                                \
+  template void build_footprint<W>(int32_t, const int32_t*, int64_t, const Geometry&,     \
+                                   const int64_t*, bool, MapBuild&);                      \
+  template void build_floor<W>(int32_t, const Kernels&, const Table<W>&, const Geometry&, \
+                               MapBuild&);
 S3D_INSTANTIATE(2)
 S3D_INSTANTIATE(3)
 S3D_INSTANTIATE(4)

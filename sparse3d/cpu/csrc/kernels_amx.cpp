@@ -76,7 +76,8 @@ void multiply_rows(const AmxMultiply& j) {
       _tile_stored(2, out + 512, 128);
       _tile_stored(3, out + 528, 128);
       for (int64_t r = 0; r < m; ++r) {
-        float* s = j.sum + (j.dst ? static_cast<int64_t>(j.dst[p + r]) - j.base : p + r) * j.lds + o;
+        float* s =
+            j.sum + (j.dst ? static_cast<int64_t>(j.dst[p + r]) - j.base : p + r) * j.lds + o;
         __m512 u = _mm512_load_ps(out + r * 32), v = _mm512_load_ps(out + r * 32 + 16);
         if (!kStore) {
           u = _mm512_add_ps(u, _mm512_loadu_ps(s));

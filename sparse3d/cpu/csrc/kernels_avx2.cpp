@@ -14,7 +14,9 @@ alignas(32) const int32_t kLaneMask[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0,
 struct VecF {
   using R = __m256;
   static constexpr int kLanes = 8;
-  static __m256i mask(int lanes) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kLaneMask + 8 - lanes)); }
+  static __m256i mask(int lanes) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kLaneMask + 8 - lanes));
+  }
   static R load(const float* p) { return _mm256_loadu_ps(p); }
   static void store(float* p, R v) { _mm256_storeu_ps(p, v); }
   static R load_part(const float* p, int lanes) { return _mm256_maskload_ps(p, mask(lanes)); }
@@ -52,15 +54,17 @@ constexpr int64_t panel_vectors(int64_t vectors) { return vectors < 2 ? 1 : 2; }
 inline void widen_lanes(const uint16_t* x, bool half, float* y) {
   for (int i = 0; i < 16; i += 8) {
     const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i));
-    _mm256_storeu_ps(y + i, half ? _mm256_cvtph_ps(v)
-                                 : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16)));
+    _mm256_storeu_ps(y + i,
+                     half ? _mm256_cvtph_ps(v)
+                          : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16)));
   }
 }
 
 inline __m256i to_bfloat16(__m256 v) {  // in the low half of each lane
   const __m256i u = _mm256_castps_si256(v);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd), 16);
+  const __m256i rounded =
+      _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd), 16);
   const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(0x40));
   const __m256 nan = _mm256_cmp_ps(v, v, _CMP_UNORD_Q);
   return _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(nan));
@@ -70,24 +74,30 @@ inline void narrow_lanes(const float* x, bool half, uint16_t* y) {
   const __m256 a = _mm256_loadu_ps(x), b = _mm256_loadu_ps(x + 8);
   if (half) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(y), _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(y + 8), _mm256_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(y + 8),
+                     _mm256_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT));
     return;
   }
   const __m256i both = _mm256_packus_epi32(to_bfloat16(a), to_bfloat16(b));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(y), _mm256_permute4x64_epi64(both, 0xd8));
 }
 
-uint32_t maybe16(const uint32_t* linear, uint32_t offset, const uint32_t* filter, int filter_bits, uint32_t* hashes) {
+uint32_t maybe16(const uint32_t* linear, uint32_t offset, const uint32_t* filter, int filter_bits,
+                 uint32_t* hashes) {
   uint32_t live = 0;
   for (int i = 0; i < 16; i += 8) {
     __m256i h = _mm256_add_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(linear + i)),
                                  _mm256_set1_epi32(static_cast<int>(offset)));
-    h = _mm256_mullo_epi32(_mm256_xor_si256(h, _mm256_srli_epi32(h, 15)), _mm256_set1_epi32(0x2C1B3C6D));
+    h = _mm256_mullo_epi32(_mm256_xor_si256(h, _mm256_srli_epi32(h, 15)),
+                           _mm256_set1_epi32(0x2C1B3C6D));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(hashes + i), h);
     const __m256i f = _mm256_srl_epi32(h, _mm_cvtsi32_si128(32 - filter_bits));
-    const __m256i w = _mm256_i32gather_epi32(reinterpret_cast<const int*>(filter), _mm256_srli_epi32(f, 5), 4);
+    const __m256i w =
+        _mm256_i32gather_epi32(reinterpret_cast<const int*>(filter), _mm256_srli_epi32(f, 5), 4);
     const __m256i bit = _mm256_srlv_epi32(w, _mm256_and_si256(f, _mm256_set1_epi32(31)));
-    live |= static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_slli_epi32(bit, 31)))) << i;
+    live |=
+        static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_slli_epi32(bit, 31))))
+        << i;
   }
   return live;
 }

@@ -56,24 +56,31 @@ inline void widen_lanes(const uint16_t* x, bool half, float* y) {
 inline void narrow_lanes(const float* x, bool half, uint16_t* y) {
   const __m512 v = _mm512_loadu_ps(x);
   if (half) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y),
+                        _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
     return;
   }
   const __m512i u = _mm512_castps_si512(v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd), 16);
+  const __m512i rounded =
+      _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd), 16);
   const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(0x40));
   const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(y), _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, quiet)));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(y),
+                      _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, quiet)));
 }
 
-uint32_t maybe16(const uint32_t* linear, uint32_t offset, const uint32_t* filter, int filter_bits, uint32_t* hashes) {
-  __m512i h = _mm512_add_epi32(_mm512_loadu_si512(linear), _mm512_set1_epi32(static_cast<int>(offset)));
-  h = _mm512_mullo_epi32(_mm512_xor_si512(h, _mm512_srli_epi32(h, 15)), _mm512_set1_epi32(0x2C1B3C6D));
+uint32_t maybe16(const uint32_t* linear, uint32_t offset, const uint32_t* filter, int filter_bits,
+                 uint32_t* hashes) {
+  __m512i h =
+      _mm512_add_epi32(_mm512_loadu_si512(linear), _mm512_set1_epi32(static_cast<int>(offset)));
+  h = _mm512_mullo_epi32(_mm512_xor_si512(h, _mm512_srli_epi32(h, 15)),
+                         _mm512_set1_epi32(0x2C1B3C6D));
   _mm512_storeu_si512(hashes, h);
   const __m512i f = _mm512_srl_epi32(h, _mm_cvtsi32_si128(32 - filter_bits));
   const __m512i w = _mm512_i32gather_epi32(_mm512_srli_epi32(f, 5), filter, 4);
-  return _mm512_test_epi32_mask(w, _mm512_sllv_epi32(_mm512_set1_epi32(1), _mm512_and_si512(f, _mm512_set1_epi32(31))));
+  return _mm512_test_epi32_mask(
+      w, _mm512_sllv_epi32(_mm512_set1_epi32(1), _mm512_and_si512(f, _mm512_set1_epi32(31))));
 }
 
 void compact(const int32_t* row, int64_t begin, int64_t end, int32_t* src, int32_t* dst) {
@@ -84,7 +91,8 @@ void compact(const int32_t* row, int64_t begin, int64_t end, int32_t* src, int32
     const __mmask16 keep = static_cast<__mmask16>(~_mm512_movepi32_mask(v));
     if (!keep) continue;
     _mm512_mask_compressstoreu_epi32(src, keep, v);
-    _mm512_mask_compressstoreu_epi32(dst, keep, _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(i)), steps));
+    _mm512_mask_compressstoreu_epi32(
+        dst, keep, _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(i)), steps));
     const int kept = __builtin_popcount(keep);
     src += kept;
     dst += kept;

@@ -1,4 +1,5 @@
-// 64-bit Arm: 32 registers of 128 bits, fused multiply-add and half precision conversions in the baseline.
+// 64-bit Arm: 32 registers of 128 bits, fused multiply-add and half precision conversions in the
+// baseline.
 #include "dispatch.h"
 
 #if defined(__aarch64__)
@@ -25,7 +26,8 @@ constexpr int64_t panel_vectors(int64_t v) {
 inline void widen_lanes(const uint16_t* x, bool half, float* y) {
   for (int i = 0; i < 16; i += 4) {
     const uint16x4_t v = vld1_u16(x + i);
-    vst1q_f32(y + i, half ? vcvt_f32_f16(vreinterpret_f16_u16(v)) : vreinterpretq_f32_u32(vshll_n_u16(v, 16)));
+    vst1q_f32(y + i, half ? vcvt_f32_f16(vreinterpret_f16_u16(v))
+                          : vreinterpretq_f32_u32(vshll_n_u16(v, 16)));
   }
 }
 

@@ -1,4 +1,5 @@
-// The baseline of the target: what runs where nothing better does, and what the others are tested by.
+// The baseline of the target: what runs where nothing better does, and what the others are tested
+// by.
 #include "dispatch.h"
 #include "half.h"
 
@@ -24,7 +25,8 @@ inline void widen_lanes(const uint16_t* x, bool half, float* y) {
   for (int i = 0; i < 16; ++i) y[i] = half ? s3d::widen(Float16{x[i]}) : s3d::widen(BFloat16{x[i]});
 }
 inline void narrow_lanes(const float* x, bool half, uint16_t* y) {
-  for (int i = 0; i < 16; ++i) y[i] = half ? Narrow<Float16>::from(x[i]).bits : Narrow<BFloat16>::from(x[i]).bits;
+  for (int i = 0; i < 16; ++i)
+    y[i] = half ? Narrow<Float16>::from(x[i]).bits : Narrow<BFloat16>::from(x[i]).bits;
 }
 
 #include "kernels.inc"

@@ -8,8 +8,8 @@ namespace s3d {
 
 // Sorts (key, value) by key, keys in [0, limit), equal keys in their old order. The result lies in
 // key and value; spare arrays are as long.
-inline void stable_sort_pairs(int32_t* key, int32_t* value, int32_t* spare_key, int32_t* spare_value,
-                              int64_t n, int64_t limit) {
+inline void stable_sort_pairs(int32_t* key, int32_t* value, int32_t* spare_key,
+                              int32_t* spare_value, int64_t n, int64_t limit) {
   bool sorted = true;
   for (int64_t i = 1; i < n && sorted; ++i) sorted = key[i - 1] <= key[i];
   if (sorted) return;
@@ -19,7 +19,8 @@ inline void stable_sort_pairs(int32_t* key, int32_t* value, int32_t* spare_key, 
   for (int pass = 0; pass < passes; ++pass) {
     const int shift = pass * kDigit;
     int64_t start[(1 << kDigit) + 1] = {};
-    for (int64_t i = 0; i < n; ++i) ++start[((static_cast<uint32_t>(k[i]) >> shift) & ((1 << kDigit) - 1)) + 1];
+    for (int64_t i = 0; i < n; ++i)
+      ++start[((static_cast<uint32_t>(k[i]) >> shift) & ((1 << kDigit) - 1)) + 1];
     for (int d = 0; d < (1 << kDigit); ++d) start[d + 1] += start[d];
     for (int64_t i = 0; i < n; ++i) {
       const int64_t at = start[(static_cast<uint32_t>(k[i]) >> shift) & ((1 << kDigit) - 1)]++;
@@ -36,8 +37,8 @@ inline void stable_sort_pairs(int32_t* key, int32_t* value, int32_t* spare_key, 
 }
 
 // place[i] = position of element i (in order of first occurrence) once elements are put in order of
-// batch id, otherwise unmoved. False, and place untouched, when the ids never decrease: the order is
-// the given one.
+// batch id, otherwise unmoved. False, and place untouched, when the ids never decrease: the order
+// is the given one.
 inline bool place_by_batch(const int32_t* batch, int64_t n, int32_t* place) {
   bool sorted = true;
   for (int64_t i = 1; i < n && sorted; ++i) sorted = batch[i - 1] <= batch[i];
@@ -50,7 +51,8 @@ inline bool place_by_batch(const int32_t* batch, int64_t n, int32_t* place) {
   Buffer<int64_t> start((1 << 16) + 1);
   const auto digits = [&](int shift) {
     std::fill(start.data(), start.data() + (1 << 16) + 1, int64_t(0));
-    for (int64_t i = 0; i < n; ++i) ++start[((static_cast<uint32_t>(key[i]) >> shift) & 0xffff) + 1];
+    for (int64_t i = 0; i < n; ++i)
+      ++start[((static_cast<uint32_t>(key[i]) >> shift) & 0xffff) + 1];
     for (int d = 0; d < (1 << 16); ++d) start[d + 1] += start[d];
     for (int64_t i = 0; i < n; ++i) {
       const int64_t at = start[(static_cast<uint32_t>(key[i]) >> shift) & 0xffff]++;

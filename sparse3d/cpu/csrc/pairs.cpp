@@ -1,9 +1,10 @@
 // What a convolution needs to know of its pairs, and their order by dst where a map lacks it.
-#include "abi.h"
+#include "pairs.h"
+
 #include <atomic>
 
+#include "abi.h"
 #include "order.h"
-#include "pairs.h"
 
 using namespace s3d;
 
@@ -27,15 +28,18 @@ void each_piece(int32_t threads, const int64_t* splits, int64_t taps, const F& f
 
 }  // namespace
 
-S3D_API int32_t s3d_pairs_inspect(int32_t threads, const int32_t* src, const int32_t* dst, const int64_t* splits, int64_t taps,
-                                  int64_t num_in, int64_t num_out, int32_t mirrored, int64_t* header) {
+S3D_API int32_t s3d_pairs_inspect(int32_t threads, const int32_t* src, const int32_t* dst,
+                                  const int64_t* splits, int64_t taps, int64_t num_in,
+                                  int64_t num_out, int32_t mirrored, int64_t* header) {
   return guarded([&] {
-    Buffer<std::atomic<int32_t>> broken(taps);  // bit 0: dst does not ascend, bit 1: not (0, 0), (1, 1), ...
+    Buffer<std::atomic<int32_t>> broken(
+        taps);  // bit 0: dst does not ascend, bit 1: not (0, 0), (1, 1), ...
     for (int64_t t = 0; t < taps; ++t) broken[t].store(0, std::memory_order_relaxed);
     each_piece(threads, splits, taps, [&](int64_t t, int64_t begin, int64_t end) {
       bool down = false, moved = splits[t + 1] - splits[t] != num_out || num_in != num_out;
       for (int64_t p = std::max(begin, splits[t] + 1); p < end; ++p) down |= dst[p] < dst[p - 1];
-      for (int64_t p = begin; p < end && !moved; ++p) moved = src[p] != p - splits[t] || dst[p] != src[p];
+      for (int64_t p = begin; p < end && !moved; ++p)
+        moved = src[p] != p - splits[t] || dst[p] != src[p];
       broken[t].fetch_or((down ? 1 : 0) | (moved ? 2 : 0), std::memory_order_relaxed);
     });
     bool sorted = true;
@@ -55,7 +59,7 @@ S3D_API int32_t s3d_pairs_inspect(int32_t threads, const int32_t* src, const int
     }
     if (identity < 0 && splits[taps] == num_out) {
       Buffer<uint8_t> seen(num_out);
-      memset(seen.data(), 0, static_cast<size_t>(num_out));
+      clear_bytes(seen.data(), num_out);
       bool disjoint = true;
       for (int64_t p = 0; p < num_out && disjoint; ++p) {
         disjoint = !seen[dst[p]];
@@ -68,8 +72,9 @@ S3D_API int32_t s3d_pairs_inspect(int32_t threads, const int32_t* src, const int
   });
 }
 
-S3D_API int32_t s3d_pairs_sort(int32_t threads, const int32_t* src, const int32_t* dst, const int64_t* splits, int64_t taps,
-                               int64_t num_out, int32_t* sorted_src, int32_t* sorted_dst) {
+S3D_API int32_t s3d_pairs_sort(int32_t threads, const int32_t* src, const int32_t* dst,
+                               const int64_t* splits, int64_t taps, int64_t num_out,
+                               int32_t* sorted_src, int32_t* sorted_dst) {
   return guarded([&] {
     parallel_for(threads, taps, [&](int64_t t) {
       const int64_t b = splits[t], n = splits[t + 1] - b;
@@ -77,7 +82,8 @@ S3D_API int32_t s3d_pairs_sort(int32_t threads, const int32_t* src, const int32_
       Buffer<int32_t> spare_src(n), spare_dst(n);
       memcpy(sorted_src + b, src + b, static_cast<size_t>(n) * 4);
       memcpy(sorted_dst + b, dst + b, static_cast<size_t>(n) * 4);
-      stable_sort_pairs(sorted_dst + b, sorted_src + b, spare_dst.data(), spare_src.data(), n, num_out);
+      stable_sort_pairs(sorted_dst + b, sorted_src + b, spare_dst.data(), spare_src.data(), n,
+                        num_out);
     });
   });
 }

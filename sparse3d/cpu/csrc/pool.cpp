@@ -1,4 +1,5 @@
-// Pooling over a kernel map: a tile of output rows is a sub-range of every tap, taken in ascending order.
+// Pooling over a kernel map: a tile of output rows is a sub-range of every tap, taken in ascending
+// order.
 #include "abi.h"
 #include "half.h"
 #include "pairs.h"
@@ -6,8 +7,8 @@
 namespace s3d {
 namespace {
 
-constexpr int64_t kTile = 1024;     // output rows
-constexpr int64_t kColumns = 16;    // of one work item of the gradient
+constexpr int64_t kTile = 1024;   // output rows
+constexpr int64_t kColumns = 16;  // of one work item of the gradient
 
 template <class E>
 using Sum = typename SumType<E>::type;
@@ -19,10 +20,12 @@ struct Pairs {
 };
 
 template <class E>
-void pool_sum(int32_t threads, const E* x, int64_t channels, const Pairs& m, int64_t rows_out, E* y) {
+void pool_sum(int32_t threads, const E* x, int64_t channels, const Pairs& m, int64_t rows_out,
+              E* y) {
   using T = Sum<E>;
   parallel_for(threads, ceil_div(rows_out, kTile), [&](int64_t i) {
-    const int64_t row0 = i * kTile, row1 = std::min(rows_out, row0 + kTile), size = (row1 - row0) * channels;
+    const int64_t row0 = i * kTile, row1 = std::min(rows_out, row0 + kTile),
+                  size = (row1 - row0) * channels;
     Buffer<T> scratch(std::is_same<E, T>::value ? 0 : size);
     T* sums;
     if constexpr (std::is_same<E, T>::value)
@@ -44,10 +47,12 @@ void pool_sum(int32_t threads, const E* x, int64_t channels, const Pairs& m, int
 }
 
 template <class E>
-void pool_max(int32_t threads, const E* x, int64_t channels, const Pairs& m, int64_t rows_out, E* y, int32_t* arg) {
+void pool_max(int32_t threads, const E* x, int64_t channels, const Pairs& m, int64_t rows_out, E* y,
+              int32_t* arg) {
   using T = Sum<E>;
   parallel_for(threads, ceil_div(rows_out, kTile), [&](int64_t i) {
-    const int64_t row0 = i * kTile, row1 = std::min(rows_out, row0 + kTile), size = (row1 - row0) * channels;
+    const int64_t row0 = i * kTile, row1 = std::min(rows_out, row0 + kTile),
+                  size = (row1 - row0) * channels;
     Buffer<T> best(size);
     std::fill(best.data(), best.data() + size, T(0));
     int32_t* owner = arg + row0 * channels;
@@ -72,7 +77,8 @@ void pool_max(int32_t threads, const E* x, int64_t channels, const Pairs& m, int
 
 // dx[arg[q, c], c] += grad[q, c], q ascending: columns are independent.
 template <class E>
-void pool_max_grad(int32_t threads, const E* grad, const int32_t* arg, int64_t rows_out, int64_t channels, int64_t rows_in, E* dx) {
+void pool_max_grad(int32_t threads, const E* grad, const int32_t* arg, int64_t rows_out,
+                   int64_t channels, int64_t rows_in, E* dx) {
   using T = Sum<E>;
   parallel_for(threads, ceil_div(channels, kColumns), [&](int64_t i) {
     const int64_t c0 = i * kColumns, width = std::min(kColumns, channels - c0);
@@ -85,7 +91,8 @@ void pool_max_grad(int32_t threads, const E* grad, const int32_t* arg, int64_t r
         if (a[c] >= 0 && a[c] < rows_in) sums[a[c] * width + c] += widen(g[c]);
     }
     for (int64_t p = 0; p < rows_in; ++p)
-      for (int64_t c = 0; c < width; ++c) dx[p * channels + c0 + c] = Narrow<E>::from(sums[p * width + c]);
+      for (int64_t c = 0; c < width; ++c)
+        dx[p * channels + c0 + c] = Narrow<E>::from(sums[p * width + c]);
   });
 }
 
@@ -94,32 +101,38 @@ void pool_max_grad(int32_t threads, const E* grad, const int32_t* arg, int64_t r
 
 using namespace s3d;
 
-S3D_API int32_t s3d_pool_sum(int32_t threads, int32_t dtype, const void* x, int64_t channels, const int32_t* src, const int32_t* dst,
-                             const int64_t* splits, int64_t taps, int64_t rows_out, void* y) {
+S3D_API int32_t s3d_pool_sum(int32_t threads, int32_t dtype, const void* x, int64_t channels,
+                             const int32_t* src, const int32_t* dst, const int64_t* splits,
+                             int64_t taps, int64_t rows_out, void* y) {
   return guarded([&] {
     with_dtype(dtype, [&](auto e) {
       using E = typename decltype(e)::type;
-      pool_sum(threads, static_cast<const E*>(x), channels, {src, dst, splits, taps}, rows_out, static_cast<E*>(y));
+      pool_sum(threads, static_cast<const E*>(x), channels, {src, dst, splits, taps}, rows_out,
+               static_cast<E*>(y));
     });
   });
 }
 
-S3D_API int32_t s3d_pool_max(int32_t threads, int32_t dtype, const void* x, int64_t channels, const int32_t* src, const int32_t* dst,
-                             const int64_t* splits, int64_t taps, int64_t rows_out, void* y, int32_t* arg) {
+S3D_API int32_t s3d_pool_max(int32_t threads, int32_t dtype, const void* x, int64_t channels,
+                             const int32_t* src, const int32_t* dst, const int64_t* splits,
+                             int64_t taps, int64_t rows_out, void* y, int32_t* arg) {
   return guarded([&] {
     with_dtype(dtype, [&](auto e) {
       using E = typename decltype(e)::type;
-      pool_max(threads, static_cast<const E*>(x), channels, {src, dst, splits, taps}, rows_out, static_cast<E*>(y), arg);
+      pool_max(threads, static_cast<const E*>(x), channels, {src, dst, splits, taps}, rows_out,
+               static_cast<E*>(y), arg);
     });
   });
 }
 
-S3D_API int32_t s3d_pool_max_grad(int32_t threads, int32_t dtype, const void* grad, const int32_t* arg, int64_t rows_out,
-                                  int64_t channels, int64_t rows_in, void* dx) {
+S3D_API int32_t s3d_pool_max_grad(int32_t threads, int32_t dtype, const void* grad,
+                                  const int32_t* arg, int64_t rows_out, int64_t channels,
+                                  int64_t rows_in, void* dx) {
   return guarded([&] {
     with_dtype(dtype, [&](auto e) {
       using E = typename decltype(e)::type;
-      pool_max_grad(threads, static_cast<const E*>(grad), arg, rows_out, channels, rows_in, static_cast<E*>(dx));
+      pool_max_grad(threads, static_cast<const E*>(grad), arg, rows_out, channels, rows_in,
+                    static_cast<E*>(dx));
     });
   });
 }

@@ -40,7 +40,8 @@ void prefer_huge_pages(void* block, size_t bytes) noexcept {
 void* scratch_take(size_t bytes, size_t* capacity) {
   int best = -1;
   for (int i = 0; i < kKeptBlocks; ++i) {
-    if (!kept.block[i] || kept.capacity[i] < bytes || kept.capacity[i] > 4 * bytes + 16 * kPage) continue;
+    if (!kept.block[i] || kept.capacity[i] < bytes || kept.capacity[i] > 4 * bytes + 16 * kPage)
+      continue;
     if (best < 0 || kept.capacity[i] < kept.capacity[best]) best = i;
   }
   if (best >= 0) {

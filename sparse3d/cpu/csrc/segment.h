@@ -33,7 +33,8 @@ Segments group_by_id(const I* ids, int64_t n, int64_t num) {
 // entries, then the chunk sums in order. Segments are cut into work items of about kChunk entries;
 // the chunks of a segment longer than that are items of their own.
 template <class E, class Add>
-void sum_segments(int32_t threads, const Segments& s, int64_t num, int64_t channels, E* out, const Add& add) {
+void sum_segments(int32_t threads, const Segments& s, int64_t num, int64_t channels, E* out,
+                  const Add& add) {
   using T = typename SumType<E>::type;
   const auto chunk_sum = [&](int64_t begin, int64_t end, T* sums) {
     std::fill(sums, sums + channels, T(0));
@@ -51,7 +52,8 @@ void sum_segments(int32_t threads, const Segments& s, int64_t num, int64_t chann
   parallel_for(threads, parts, [&](int64_t p) {
     const int64_t k = std::upper_bound(part.data(), part.data() + num + 1, p) - part.data() - 1;
     const int64_t begin = s.start[k] + (p - part[k]) * kSegmentChunk;
-    chunk_sum(begin, std::min(s.start[k + 1], begin + kSegmentChunk), partial.data() + p * channels);
+    chunk_sum(begin, std::min(s.start[k + 1], begin + kSegmentChunk),
+              partial.data() + p * channels);
   });
   constexpr int64_t kItem = 256;  // segments
   parallel_for(threads, ceil_div(num, kItem), [&](int64_t i) {
@@ -61,7 +63,8 @@ void sum_segments(int32_t threads, const Segments& s, int64_t num, int64_t chann
       if (count == 0) {
         chunk_sum(s.start[k], s.start[k + 1], sums.data());
       } else {
-        std::copy(partial.data() + first * channels, partial.data() + (first + 1) * channels, sums.data());
+        std::copy(partial.data() + first * channels, partial.data() + (first + 1) * channels,
+                  sums.data());
         for (int64_t p = 1; p < count; ++p)
           for (int64_t c = 0; c < channels; ++c) sums[c] += partial[(first + p) * channels + c];
       }

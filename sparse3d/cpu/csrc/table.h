@@ -1,6 +1,7 @@
-// The coordinate table: open addressing, 32-bit slots that hold the owner row of a coordinate, and a
-// bit filter in front (most look-ups of a sparse scene miss, and the filter answers them from cache).
-// Keys stay in the coordinate rows. A tensor holds: 16 words of header, the slots, the filter.
+// The coordinate table: open addressing, 32-bit slots that hold the owner row of a coordinate, and
+// a bit filter in front (most look-ups of a sparse scene miss, and the filter answers them from
+// cache). Keys stay in the coordinate rows. A tensor holds: 16 words of header, the slots, the
+// filter.
 #pragma once
 
 #include <atomic>
@@ -59,18 +60,21 @@ class Table {
   void build(int32_t threads) {
     const int64_t slots = int64_t(1) << bits_, words = int64_t(1) << (filter_bits_ - 5);
     memset(header_, 0, kHeaderWords * 4);
-    const int64_t piece = 1 << 16, pieces = ceil_div(slots, piece), filter_pieces = ceil_div(words, piece);
+    const int64_t piece = 1 << 16, pieces = ceil_div(slots, piece),
+                  filter_pieces = ceil_div(words, piece);
     parallel_for(threads, pieces + filter_pieces, [&](int64_t i) {
       if (i < pieces)
         memset(slots_ + i * piece, 0xff, 4 * std::min(piece, slots - i * piece));
       else
-        memset(filter_ + (i - pieces) * piece, 0, 4 * std::min(piece, words - (i - pieces) * piece));
+        memset(filter_ + (i - pieces) * piece, 0,
+               4 * std::min(piece, words - (i - pieces) * piece));
     });
     parallel_for(threads, chunk_count(n_), [&](int64_t c) {
       bool again = false;
       for (int64_t i = c * kChunk, e = std::min(n_, i + kChunk); i < e; ++i)
         again |= insert(static_cast<uint32_t>(i));
-      if (again) as_atomic(reinterpret_cast<uint32_t*>(header_)).store(1, std::memory_order_relaxed);
+      if (again)
+        as_atomic(reinterpret_cast<uint32_t*>(header_)).store(1, std::memory_order_relaxed);
     });
   }
 
@@ -103,14 +107,15 @@ class Table {
     return *reinterpret_cast<std::atomic<uint32_t>*>(p);
   }
 
-  // Ordered linear probing: on its way a smaller coordinate takes the slot and carries the larger one
-  // on, so the finished table is the same whatever order the rows came in. Returns whether the
+  // Ordered linear probing: on its way a smaller coordinate takes the slot and carries the larger
+  // one on, so the finished table is the same whatever order the rows came in. Returns whether the
   // coordinate was there before.
   bool insert(uint32_t v) {
     const uint32_t hash = mix_hash(linear_hash<W>(row(v)));
     const uint32_t f = hash >> (32 - filter_bits_), bit = 1u << (f & 31);
     std::atomic<uint32_t>& word = as_atomic(filter_ + (f >> 5));
-    if (!(word.load(std::memory_order_relaxed) & bit)) word.fetch_or(bit, std::memory_order_relaxed);
+    if (!(word.load(std::memory_order_relaxed) & bit))
+      word.fetch_or(bit, std::memory_order_relaxed);
     uint32_t s = hash >> (32 - bits_);
     for (;;) {
       std::atomic<uint32_t>& slot = as_atomic(slots_ + s);

@@ -1,7 +1,7 @@
 // Points to voxels' corners and back.
-#include "abi.h"
 #include <cmath>
 
+#include "abi.h"
 #include "segment.h"
 #include "table.h"
 
@@ -11,7 +11,8 @@ namespace {
 constexpr int64_t kPoints = 1024;  // of one work item
 
 template <int W, class P>
-void trilinear(int32_t threads, const Table<W>& table, const P* points, int64_t n, int32_t* rows, P* weights) {
+void trilinear(int32_t threads, const Table<W>& table, const P* points, int64_t n, int32_t* rows,
+               P* weights) {
   using T = typename SumType<P>::type;
   constexpr int D = W - 1, kCorners = 1 << D;
   parallel_for(threads, ceil_div(n, kPoints), [&](int64_t i) {
@@ -47,7 +48,8 @@ void trilinear(int32_t threads, const Table<W>& table, const P* points, int64_t 
 }
 
 template <class E, class P>
-void interpolate(int32_t threads, const E* x, int64_t channels, const int32_t* rows, const P* weights, int64_t n, int64_t corners, E* y) {
+void interpolate(int32_t threads, const E* x, int64_t channels, const int32_t* rows,
+                 const P* weights, int64_t n, int64_t corners, E* y) {
   using T = typename SumType<E>::type;
   parallel_for(threads, ceil_div(n, kPoints), [&](int64_t i) {
     Buffer<T> sums(channels);
@@ -69,34 +71,39 @@ void interpolate(int32_t threads, const E* x, int64_t channels, const int32_t* r
 
 using namespace s3d;
 
-S3D_API int32_t s3d_trilinear_map(int32_t threads, int32_t dtype, const int32_t* coords, int64_t n, int32_t ndim, int32_t* table,
-                                  const void* points, int64_t count, int32_t* rows, void* weights) {
+S3D_API int32_t s3d_trilinear_map(int32_t threads, int32_t dtype, const int32_t* coords, int64_t n,
+                                  int32_t ndim, int32_t* table, const void* points, int64_t count,
+                                  int32_t* rows, void* weights) {
   return guarded([&] {
     with_width(ndim, [&](auto w) {
       with_dtype(dtype, [&](auto e) {
         using P = typename decltype(e)::type;
-        trilinear<w.value, P>(threads, Table<w.value>(coords, n, table), static_cast<const P*>(points), count, rows,
-                              static_cast<P*>(weights));
+        trilinear<w.value, P>(threads, Table<w.value>(coords, n, table),
+                              static_cast<const P*>(points), count, rows, static_cast<P*>(weights));
       });
     });
   });
 }
 
-S3D_API int32_t s3d_interpolate(int32_t threads, int32_t dtype, int32_t weight_dtype, const void* x, int64_t channels,
-                                const int32_t* rows, const void* weights, int64_t n, int64_t corners, void* y) {
+S3D_API int32_t s3d_interpolate(int32_t threads, int32_t dtype, int32_t weight_dtype, const void* x,
+                                int64_t channels, const int32_t* rows, const void* weights,
+                                int64_t n, int64_t corners, void* y) {
   return guarded([&] {
     with_dtype(dtype, [&](auto e) {
       with_dtype(weight_dtype, [&](auto p) {
         using E = typename decltype(e)::type;
         using P = typename decltype(p)::type;
-        interpolate(threads, static_cast<const E*>(x), channels, rows, static_cast<const P*>(weights), n, corners, static_cast<E*>(y));
+        interpolate(threads, static_cast<const E*>(x), channels, rows,
+                    static_cast<const P*>(weights), n, corners, static_cast<E*>(y));
       });
     });
   });
 }
 
-S3D_API int32_t s3d_interpolate_grad(int32_t threads, int32_t dtype, int32_t weight_dtype, const void* grad, int64_t channels,
-                                     const int32_t* rows, const void* weights, int64_t n, int64_t corners, int64_t num, void* dx) {
+S3D_API int32_t s3d_interpolate_grad(int32_t threads, int32_t dtype, int32_t weight_dtype,
+                                     const void* grad, int64_t channels, const int32_t* rows,
+                                     const void* weights, int64_t n, int64_t corners, int64_t num,
+                                     void* dx) {
   return guarded([&] {
     const Segments s = group_by_id(rows, n * corners, num);
     with_dtype(dtype, [&](auto e) {

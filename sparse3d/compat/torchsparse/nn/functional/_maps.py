@@ -1,0 +1,155 @@
+"""Sites and kernel maps of both versions, in index space (batch, x, y, z)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..... import _check
+from .....geometry import Geometry, output_shape
+from .....kernel_map import Coordinates, KernelMap
+from ...tensor import Kept, SparseTensor, get_allow_negative_coordinates
+from ..utils.kernel import axis_starts
+
+Triple = tuple[int, ...]
+
+
+def centred(size: Triple, stride: Triple, padding: Triple, dilation: Triple) -> Triple:
+    """torchsparse 2.x centres odd axes of stride 1, and takes the caller's padding elsewhere."""
+    rows = zip(size, stride, padding, dilation, strict=True)
+    return tuple(d * (k // 2) if k % 2 and s == 1 else p for k, s, p, d in rows)
+
+
+def strided(x: SparseTensor, geometry: Geometry, config: Any) -> Kept:
+    """The map of a layer that is not transposed, kept by the tensor."""
+    key: tuple[Triple, ...] = (x.stride, geometry.kernel_size, geometry.stride, geometry.dilation)
+    if not config.get("parity"):  # the peer's key leaves padding out
+        key = (*key, geometry.padding)
+    sites = x.sites()
+    kept: Kept | None = x._caches.kmaps.get(key)
+    if kept is None or kept.inputs is not sites:
+        kept = x._caches.kmaps[key] = _build(x, sites, geometry, config)
+    return kept
+
+
+def _build(x: SparseTensor, sites: Coordinates, geometry: Geometry, config: Any) -> Kept:
+    if set(geometry.stride) == {1}:
+        return Kept(_same_sites(sites, geometry), sites, sites, x.spatial_range, x.spatial_range)
+    whole_cells = all(
+        s in (1, k) for s, k in zip(geometry.stride, geometry.kernel_size, strict=True)
+    )
+    if not x.contracted:
+        pairs, target = _absolute(sites, geometry, whole_cells)
+        return Kept(pairs, sites, target, None, None)
+    after = None
+    if x.spatial_range is not None:
+        after = (x.spatial_range[0], *output_shape(x.spatial_range[1:], geometry))
+    by_floor = config.downsample_mode == "minkowski" or (
+        config.kmap_mode == "hashmap" and whole_cells
+    )
+    if by_floor:
+        pairs, target = sites.floor(geometry, None)
+    else:
+        pairs, target = sites.footprint(geometry, _grid(x, sites, geometry, after))
+    return Kept(pairs, sites, target, x.spatial_range, after)
+
+
+def _same_sites(sites: Coordinates, geometry: Geometry) -> KernelMap:
+    rows = zip(geometry.kernel_size, geometry.padding, geometry.dilation, strict=True)
+    if all(k % 2 == 1 and p == d * (k // 2) for k, p, d in rows):
+        return sites.submanifold(geometry.kernel_size, geometry.dilation)
+    return sites.given(sites, geometry)
+
+
+def _grid(
+    x: SparseTensor, sites: Coordinates, geometry: Geometry, after: Triple | None
+) -> Triple | None:
+    """The grid that a strided layer's sites stay in.
+
+    Where no range is stated the peer takes the largest coordinate for it, and keeps every cell
+    where the kernel is the stride.
+    """
+    if get_allow_negative_coordinates():
+        return None
+    if after is not None:
+        shape = after[1:]
+    elif len(sites):
+        extent = (sites.indices[:, 1:].amax(0) + 1).tolist()
+        cells = all(s in (1, k) for s, k in zip(geometry.stride, geometry.kernel_size, strict=True))
+        whole = cells and not any(geometry.padding)
+        shape = tuple(extent) if whole else output_shape(extent, geometry)
+    else:
+        return None
+    return tuple(max(n, 1) for n in shape)
+
+
+def _absolute(
+    sites: Coordinates, geometry: Geometry, whole_cells: bool
+) -> tuple[KernelMap, Coordinates]:
+    """Version 1.4: floors where each stride is 1 or the kernel size, else every multiple of the
+    stride among coordinate + offset that is not below the smallest coordinate."""
+    if whole_cells:
+        return sites.floor(geometry, None)
+    reach = tuple(
+        d * (k - 1) - p
+        for k, d, p in zip(geometry.kernel_size, geometry.dilation, geometry.padding, strict=True)
+    )
+    # The peer adds offsets to find sites, and looks inputs up by adding them too.
+    mirrored = Geometry(geometry.kernel_size, geometry.stride, reach, geometry.dilation)
+    _, found = sites.footprint(mirrored, None)
+    indices = found.indices
+    if len(sites):
+        low = sites.indices[:, 1:].amin(0)
+        step = indices.new_tensor(list(geometry.stride))
+        indices = indices[(indices[:, 1:] * step >= low).all(1)]
+    target = Coordinates(indices.contiguous(), None, sites.batch_size)
+    target.trust_distinct()
+    return sites.given(target, geometry), target
+
+
+def undone(x: SparseTensor, size: Triple, stride: Triple, dilation: Triple) -> Kept:
+    """The map of the strided layer that a transposed one undoes."""
+    fine = tuple(a // b for a, b in zip(x.stride, stride, strict=True))
+    for key, kept in x._caches.kmaps.items():
+        if isinstance(kept, Kept) and key[:4] == (fine, size, stride, dilation):
+            _check.same_rows("input", len(x.feats), "the strided layer's output", len(kept.outputs))
+            return kept
+    strides = {key[0]: list(key[1]) for key, kept in x._caches.kmaps.items()}
+    _check.fail(
+        "transposed convolution",
+        f"after a strided one with kernel_size={list(size)}, stride={list(stride)} from stride "
+        f"{list(fine)}",
+        f"maps {strides}",
+        "keep the tensors of one network, or use generative=True",
+    )
+
+
+def generated(x: SparseTensor, geometry: Geometry) -> tuple[KernelMap, Coordinates]:
+    """The map of a generative layer: every finer site that an input reaches."""
+    sites = x.sites()
+    grid = None
+    if len(sites) and not get_allow_negative_coordinates():
+        extent = (sites.indices[:, 1:].amax(0) + 1).tolist()
+        if x.spatial_range is not None:
+            extent = list(x.spatial_range[1:])
+        grid = tuple(n * s for n, s in zip(extent, geometry.stride, strict=True))
+    return sites.footprint(geometry, grid, transposed=True)
+
+
+def kernel_geometry(
+    x: SparseTensor, size: Triple, stride: Triple, padding: Triple, dilation: Triple
+) -> Geometry:
+    """The geometry by each version's own anchoring."""
+    if x.contracted:
+        return Geometry(size, stride, centred(size, stride, padding, dilation), dilation)
+    starts = axis_starts(size)
+    anchored = tuple(-a * d for a, d in zip(starts, dilation, strict=True))
+    return Geometry(size, stride, anchored, dilation)
+
+
+def weights(kernel: torch.Tensor, order: list[int]) -> torch.Tensor:
+    """[K, C_in, C_out] in the peer's order as [C_out, K, C_in], last axis fastest."""
+    if order != list(range(len(order))):
+        kernel = kernel.index_select(0, torch.tensor(order, device=kernel.device))
+    return kernel.permute(2, 0, 1)

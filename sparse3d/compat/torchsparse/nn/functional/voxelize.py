@@ -1,0 +1,63 @@
+"""Points to voxels and back."""
+
+from __future__ import annotations
+
+import torch
+
+from .....ops.segment import reduce_segments
+from .....ops.voxelize import interpolate
+
+__all__ = ["calc_ti_weights", "spdevoxelize", "spvoxelize"]
+
+
+def spvoxelize(feats: torch.Tensor, coords: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """Mean of the points of each voxel.
+
+    Args:
+        feats: [N, C].
+        coords: each point's voxel [N], -1 for none.
+        counts: points of each voxel [M].
+    """
+    rows = coords.long()
+    if bool((rows < 0).any()):
+        inside = (rows >= 0).nonzero()[:, 0]
+        feats, rows = feats[inside], rows[inside]
+    total = reduce_segments(feats, rows, len(counts), "sum")
+    return total / counts.clamp(min=1)[:, None].to(total.dtype)
+
+
+def calc_ti_weights(
+    coords: torch.Tensor, idx_query: torch.Tensor, scale: float = 1
+) -> torch.Tensor:
+    """Trilinear weights [8, N] of the corners of each point's cell, last axis fastest.
+
+    Corners that are not there weigh 0, and the others share the sum 1.
+
+    Args:
+        coords: points [N, 3 or more], x, y, z first.
+        idx_query: rows of the corners [8, N], -1 where there is none.
+        scale: edge of a cell.
+    """
+    with torch.no_grad():
+        points = coords[:, :3]
+        share = points / scale - (points / scale).floor()
+        corners = []
+        for corner in range(8):
+            bits = [corner >> 2 & 1, corner >> 1 & 1, corner & 1]
+            sides = [share[:, a] if bit else 1 - share[:, a] for a, bit in enumerate(bits)]
+            corners.append(sides[0] * sides[1] * sides[2])
+        weights = torch.where(idx_query == -1, 0, torch.stack(corners))
+        return weights / (weights.sum(0) + 1e-8)
+
+
+def spdevoxelize(feats: torch.Tensor, coords: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Weighted sums of voxel features.
+
+    Args:
+        feats: [M, C].
+        coords: rows of the corners [N, 8], -1 where there is none.
+        weights: [N, 8].
+    """
+    rows, shares = coords.int().contiguous(), weights.to(feats.dtype).contiguous()
+    made: torch.Tensor = interpolate(feats.contiguous(), rows, shares)
+    return made

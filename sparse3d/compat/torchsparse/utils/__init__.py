@@ -1,0 +1,13 @@
+"""`torchsparse.utils`."""
+
+from . import quantize, tensor_cache, utils
+from .utils import make_divisible, make_ntuple, make_tensor
+
+__all__ = [
+    "make_divisible",
+    "make_ntuple",
+    "make_tensor",
+    "quantize",
+    "tensor_cache",
+    "utils",
+]

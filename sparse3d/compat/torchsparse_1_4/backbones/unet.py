@@ -1,0 +1,5 @@
+"""`torchsparse.backbones.unet`."""
+
+from ...torchsparse.backbones.unet import SparseResUNet42
+
+__all__ = ["SparseResUNet42"]

@@ -1,0 +1,3 @@
+"""`torchsparse.backends`: settings that the peer reads; accepted."""
+
+benchmark = False

@@ -1,0 +1,5 @@
+"""`torchsparse.operators`."""
+
+from ..torchsparse.operators import cat
+
+__all__ = ["cat"]

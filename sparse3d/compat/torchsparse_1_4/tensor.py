@@ -1,0 +1,42 @@
+"""`SparseTensor` of torchsparse 1.4: (x, y, z, batch), multiples of the stride."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+
+from ..torchsparse.tensor import PointTensor
+from ..torchsparse.tensor import SparseTensor as _SparseTensor
+
+__all__ = ["PointTensor", "SparseTensor"]
+
+
+class SparseTensor(_SparseTensor):
+    """Features on sparse coordinates, torchsparse 1.4: (x, y, z, batch), multiples of the stride.
+
+    Args:
+        feats: [N, C].
+        coords: int32 [N, 4].
+        stride: of the coordinates.
+    """
+
+    batch_column: ClassVar[int] = 3
+    contracted: ClassVar[bool] = False
+    version: ClassVar[str] = "1.4"
+
+    @classmethod
+    def to_indices(cls, coords: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
+        places = coords[:, :3]
+        if set(stride) != {1}:
+            places = torch.div(places, places.new_tensor(list(stride)), rounding_mode="floor")
+        return torch.cat([coords[:, 3:], places], 1).contiguous()
+
+    @classmethod
+    def from_indices(cls, indices: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
+        places = indices[:, 1:] * indices.new_tensor(list(stride))
+        return torch.cat([places, indices[:, :1]], 1)
+
+    @staticmethod
+    def _cmap(made: _SparseTensor) -> Any:
+        return made.coords

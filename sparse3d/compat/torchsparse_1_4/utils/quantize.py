@@ -1,0 +1,5 @@
+"""`torchsparse.utils.quantize`."""
+
+from ...torchsparse.utils.quantize import ravel_hash, sparse_quantize
+
+__all__ = ["ravel_hash", "sparse_quantize"]

@@ -1,0 +1,203 @@
+"""The torchsparse stand-ins beyond the vectors: conventions, maps, faults on request, layers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as torch_functional
+
+import sparse3d.compat.torchsparse as ts
+import sparse3d.compat.torchsparse_1_4 as ts14
+import sparse3d.nn as spnn
+from sparse3d.compat.torchsparse.utils.collate import sparse_collate, sparse_collate_fn
+
+SHAPE = (8, 7, 6)
+
+
+def sites(rows: int = 90, batch: int = 2) -> torch.Tensor:
+    cells = torch.randperm(batch * 8 * 7 * 6)[:rows]
+    return torch.stack([cells // 336, cells // 42 % 8, cells // 6 % 7, cells % 6], 1).int()
+
+
+def scene(channels: int = 4, **more: object) -> ts.SparseTensor:
+    coords = sites()
+    return ts.SparseTensor(torch.randn(len(coords), channels), coords, **more)  # type: ignore[arg-type]
+
+
+def canonical(layer: ts.nn.Conv3d) -> torch.Tensor:
+    """A kernel of odd volume as torch has it."""
+    x, y, z = layer.kernel_size
+    return layer.kernel.reshape(z, y, x, *layer.kernel.shape[-2:]).permute(4, 3, 2, 1, 0)
+
+
+def dense_of(x: ts.SparseTensor) -> torch.Tensor:
+    return spnn.SparseConvTensor(x.feats, x.coords, SHAPE, 2).dense()
+
+
+def at(dense: torch.Tensor, coords: torch.Tensor) -> torch.Tensor:
+    return dense.movedim(1, -1)[coords.long().unbind(1)]
+
+
+def test_dilation_is_honoured_and_ignored_on_request() -> None:
+    x = scene()
+    layer = ts.nn.Conv3d(4, 5, 3, dilation=2)
+    dense = torch_functional.conv3d(dense_of(x), canonical(layer), padding=2, dilation=2)
+    torch.testing.assert_close(layer(x).feats, at(dense, x.coords), rtol=1e-5, atol=1e-5)
+    faulty = ts.nn.Conv3d(4, 5, 3, dilation=2, parity=True)
+    faulty.load_state_dict(layer.state_dict())
+    plain = torch_functional.conv3d(dense_of(x), canonical(layer), padding=1)
+    torch.testing.assert_close(faulty(x).feats, at(plain, x.coords), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("stride", "padding"), [(2, 1), (2, 0), (3, 1)])
+def test_strided_equals_dense_in_the_stated_range(stride: int, padding: int) -> None:
+    x = scene(spatial_range=(2, *SHAPE))
+    layer = ts.nn.Conv3d(4, 5, 3, stride=stride, padding=padding, bias=True)
+    out = layer(x)
+    dense = torch_functional.conv3d(dense_of(x), canonical(layer), layer.bias, stride, padding)
+    assert out.spatial_range == (2, *dense.shape[2:])
+    torch.testing.assert_close(out.feats, at(dense, out.coords), rtol=1e-5, atol=1e-5)
+    assert out.dense().shape == (2, *dense.shape[2:], 5)
+
+
+def test_maps_are_kept_with_regard_to_padding_unless_asked() -> None:
+    x = scene(spatial_range=(2, *SHAPE))
+    first, second = (ts.nn.Conv3d(4, 4, 3, stride=2, padding=p)(x) for p in (1, 0))
+    assert len(first.feats) != len(second.feats)
+    x = scene(spatial_range=(2, *SHAPE))
+    first, second = (ts.nn.Conv3d(4, 4, 3, stride=2, padding=p, parity=True)(x) for p in (1, 0))
+    assert torch.equal(first.coords, second.coords)
+
+
+def test_crop_compares_xyz_unless_asked() -> None:
+    x = scene()
+    kept = ts.nn.SparseCrop((1, 1, 1), (4, 4, 4))(x).coords
+    assert bool(((kept[:, 1:] >= 1) & (kept[:, 1:] < 4)).all())
+    assert set(kept[:, 0].tolist()) == {0, 1}
+    faulty = ts.nn.SparseCrop((1, 1, 1), (4, 4, 4), parity=True)(x).coords
+    assert set(faulty[:, 0].tolist()) == {1}
+
+
+def test_versions_agree_on_a_network() -> None:
+    """The same network, weights and scene: other columns, other units, equal features."""
+    coords = sites()
+    feats = torch.randn(len(coords), 4)
+    models = []
+    for peer in (ts, ts14):
+        torch.manual_seed(5)
+        models.append(peer.backbones.SparseResUNet42(in_channels=4, width_multiplier=0.1).eval())
+    models[1].load_state_dict(models[0].state_dict())
+    new = models[0](ts.SparseTensor(feats, coords))
+    old = models[1](ts14.SparseTensor(feats, coords[:, [1, 2, 3, 0]]))
+    for left, right in zip(new, old, strict=True):
+        assert left.stride == right.stride
+        torch.testing.assert_close(left.feats, right.feats)
+        unit = torch.tensor(left.stride)
+        assert torch.equal(left.coords[:, 1:] * unit, right.coords[:, :3])
+        assert torch.equal(left.coords[:, 0], right.coords[:, 3])
+    assert new[-1].coords is new[0].coords
+
+
+def test_generative_layer_makes_every_finer_site() -> None:
+    x = scene(spatial_range=(2, *SHAPE))
+    layer = ts.nn.Conv3d(4, 3, 2, stride=2, transposed=True, generative=True)
+    coarse = ts.nn.Conv3d(4, 4, 2, stride=2)(x)
+    out = layer(coarse)
+    assert out.stride == (1, 1, 1)
+    assert len(out.feats) == 8 * len(coarse.feats)
+    with pytest.raises(ValueError, match="after a strided one with kernel_size"):
+        ts.nn.Conv3d(4, 3, 3, stride=2, transposed=True)(coarse)
+
+
+def test_norms_equal_torch_on_each_sample() -> None:
+    x = scene()
+    group, instance = ts.nn.GroupNorm(2, 4), ts.nn.InstanceNorm(4)
+    torch.nn.init.normal_(group.weight)
+    torch.nn.init.normal_(group.bias)
+    for batch in range(2):
+        rows = x.coords[:, 0] == batch
+        sample = x.feats[rows].t()[None]
+        wanted = torch_functional.group_norm(sample, 2, group.weight, group.bias)
+        torch.testing.assert_close(group(x).feats[rows], wanted[0].t(), rtol=1e-5, atol=1e-5)
+        wanted = torch_functional.instance_norm(sample)
+        torch.testing.assert_close(instance(x).feats[rows], wanted[0].t(), rtol=1e-5, atol=1e-5)
+    norm = ts.nn.BatchNorm(4)
+    torch.testing.assert_close(norm(x).feats, torch.nn.BatchNorm1d(4)(x.feats))
+
+
+def test_birds_eye_layers() -> None:
+    x = scene()
+    dense = dense_of(x)
+    tall = ts.nn.ToBEVHeightCompression(4, SHAPE, dim=2)(x)
+    wanted = dense.permute(0, 4, 1, 2, 3).flatten(1, 2)
+    torch.testing.assert_close(tall, wanted)
+    layer = ts.nn.ToDenseBEVConvolution(4, 3, SHAPE, dim=2)
+    wanted = torch.einsum("bcxyz,zco->boxy", dense, layer.kernel)
+    torch.testing.assert_close(layer(x), wanted, rtol=1e-5, atol=1e-5)
+    flat = ts.nn.ToBEVConvolution(4, 3, 6, dim=2)
+    flat.load_state_dict({"kernel": layer.kernel.detach()})
+    out = flat(x)
+    assert not out.coords[:, 3].any()
+    grid = spnn.SparseConvTensor(out.feats, out.coords[:, :3].contiguous(), SHAPE[:2], 2).dense()
+    torch.testing.assert_close(grid, wanted, rtol=1e-5, atol=1e-5)
+    mean = ts.nn.ToBEVReduction(dim=2)(x)
+    count = (dense.abs().sum(1) > 0).sum(-1).clamp(min=1)
+    wanted = dense.sum(-1) / count[:, None]
+    got = spnn.SparseConvTensor(mean.feats, mean.coords[:, :3].contiguous(), SHAPE[:2], 2).dense()
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_joins_and_collation() -> None:
+    x = scene()
+    joined = ts.cat([x, x])
+    assert torch.equal(joined.feats, torch.cat([x.feats, x.feats], 1))
+    other = ts.SparseTensor(torch.randn(50, 4), sites(50))
+    total = ts.generative_add(x, other)
+    torch.testing.assert_close(
+        spnn.SparseConvTensor(total.feats, total.coords, SHAPE, 2).dense(),
+        dense_of(x) + spnn.SparseConvTensor(other.feats, other.coords, SHAPE, 2).dense(),
+    )
+    parts = [sites(5, 1)[:, 1:], sites(7, 1)[:, 1:]]
+    for peer, column in ((ts, 0), (ts14, 3)):
+        samples = [peer.SparseTensor(torch.ones(len(p), 2), p) for p in parts]
+        batch = sparse_collate(samples)
+        assert batch.coords[:, column].tolist() == [0] * 5 + [1] * 7
+        made = sparse_collate_fn([{"x": s, "name": "a", "y": torch.ones(2)} for s in samples])
+        assert isinstance(made["x"], peer.SparseTensor)
+        assert made["y"].shape == (2, 2)
+        assert made["name"] == ["a", "a"]
+
+
+def test_point_voxel_round_trip_of_version_1_4() -> None:
+    """As point-voxel networks call it: hash, query, trilinear weights, devoxelise."""
+    functional = ts14.nn.functional
+    points = torch.rand(200, 3) * 5
+    batch = torch.zeros(200, 1)
+    z = ts14.PointTensor(torch.randn(200, 4), torch.cat([points, batch], 1))
+    cells = torch.cat([points.floor(), batch], 1).int()
+    hashes = functional.sphash(cells)
+    kept = torch.unique(hashes)
+    rows = functional.sphashquery(hashes, kept)
+    counts = functional.spcount(rows.int(), len(kept))
+    places = torch.round(functional.spvoxelize(cells.float(), rows, counts)).int()
+    x = ts14.SparseTensor(functional.spvoxelize(z.F, rows, counts), places)
+    offsets = ts14.nn.utils.get_kernel_offsets(2, x.s, 1)
+    near = functional.sphashquery(functional.sphash(cells, offsets), functional.sphash(x.C))
+    weights = functional.calc_ti_weights(z.C, near, scale=x.s[0])
+    out = functional.spdevoxelize(x.F, near.t().contiguous(), weights.t().contiguous())
+    torch.testing.assert_close(weights.sum(0), torch.ones(200), rtol=0, atol=1e-2)
+    point = 17
+    wanted = sum(weights[k, point] * x.F[near[k, point]] for k in range(8) if near[k, point] >= 0)
+    torch.testing.assert_close(out[point], wanted)
+
+
+def test_tensor_methods_change_and_return_it() -> None:
+    x = scene()
+    assert x.half() is x
+    assert x.feats.dtype == torch.float16
+    x.F = torch.zeros(90, 2)
+    x.s = 2
+    assert x.stride == (2, 2, 2)
+    assert x.cpu() is x
+    with pytest.raises(ValueError, match=r"spatial_range must be stated for dense\(\)"):
+        x.dense()

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The native engine under the thread sanitizer, then under those of addresses and undefined behaviour.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+source tests/cpu/native.sh
+
+build thread "${CXX:-g++}" -O1 -g -fsanitize=thread
+TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 build/native/thread/driver 0 120
+
+build address "${CXX:-g++}" -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+for path in 0 1; do # the machine's own, the portable one
+    UBSAN_OPTIONS=print_stacktrace=1 build/native/address/driver "$path" 120
+done

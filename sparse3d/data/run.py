@@ -117,7 +117,7 @@ def _one(path: Path, options: Options, segmenter: Segmenter, tally: _Tally) -> N
         _say(f"warning: {note}")
     labels = segmenter.label(scan, stages)
     with stages.measure("write"):
-        title = f"{path.name}: {scan.total:,} points, weights {segmenter.config.name}"
+        title = f"{path.name}, labelled by sparse3d with the {segmenter.config.name} weights"
         write_results(options.out, path.stem, scan, labels, title)
     tally.scans += 1
     tally.points += scan.total

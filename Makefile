@@ -42,9 +42,11 @@ $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
 lint: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(if $(FORMATTED),$(BIN)/clang-format --dry-run --Werror $(FORMATTED))
+	@echo clang-format --dry-run --Werror
+	@$(if $(FORMATTED),$(BIN)/clang-format --dry-run --Werror $(FORMATTED))
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/codespell $(shell git ls-files '*.md' '*.py' '*.cpp' '*.h' '*.metal')
+	@echo codespell
+	@$(BIN)/codespell $(shell git ls-files '*.md' '*.py' '*.cpp' '*.h' '*.metal')
 
 types: $(STAMP)
 	$(BIN)/mypy

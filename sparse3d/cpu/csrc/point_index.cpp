@@ -111,7 +111,7 @@ void hilbert_order(const PointKernels& kernels, const float* points, int32_t dim
     kernels.hilbert(points + begin * dim, dim, size, frame.origin, frame.scale, key.data() + begin);
   });
   // Buckets by the leading bits, then each by the next 32 bits and the row: the order is total.
-  const int top = std::clamp(log2_ceil(n) - 3, 1, 16);
+  const int top = std::clamp(log2_ceil(n) - 1, 1, 16);
   const int64_t buckets = int64_t(1) << top;
   Buffer<uint32_t> begin(buckets + 1);
   std::fill(begin.data(), begin.data() + buckets + 1, 0u);

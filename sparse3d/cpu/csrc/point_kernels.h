@@ -105,7 +105,6 @@ struct FpsJob {
   int64_t stride;
   const T* data;          // [dim][stride], positions padded to 8 buckets
   const uint32_t* rank;   // place of each point in the order that decides ties, padded with kNoRow
-  const uint32_t* place;  // position of the point of each rank
   const uint32_t* row;    // row of each position
   int64_t count;
   int64_t start;          // position of the first point

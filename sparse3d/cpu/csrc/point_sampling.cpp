@@ -44,7 +44,7 @@ void sample(const T* points, int32_t dim, const Cloud& cloud, bool stay, bool sk
   const T* mine = points + cloud.first * dim;
   const int64_t padded = ceil_div(n, kBucket * kLane) * kBucket * kLane;
   const bool boxes = dim <= 3 && n >= kOrderedPoints && count > 4;
-  Buffer<uint32_t> row(padded), rank(padded);
+  Buffer<uint32_t> row(padded), rank(slots ? padded : 0);
   if (boxes) {
     Buffer<float> room;
     const float* wide = Widened<T>::of(mine, n * dim, room);
@@ -52,25 +52,27 @@ void sample(const T* points, int32_t dim, const Cloud& cloud, bool stay, bool sk
   } else {
     for (int64_t i = 0; i < n; ++i) row[i] = static_cast<uint32_t>(i);
   }
+  std::fill(row.data() + n, row.data() + padded, kNoRow);
   const int64_t turns = slots ? ceil_div(n, slots) : 0;
-  Buffer<uint32_t> place(slots ? turns * slots : n);
   Buffer<T> data(padded * dim);
-  int64_t start = 0;
-  for (int64_t at = 0; at < padded; ++at) {
-    const bool real = at < n;
-    const int64_t r = real ? row[at] : 0;
-    for (int32_t axis = 0; axis < dim; ++axis) data[axis * padded + at] = real ? mine[r * dim + axis] : T(0);
-    rank[at] = !real ? kNoRow : static_cast<uint32_t>(slots ? reversed(r % slots, slots) * turns + r / slots : r);
-    if (!real) continue;
-    place[rank[at]] = static_cast<uint32_t>(at);
-    if (r == cloud.start - cloud.first) start = at;
-  }
+  Buffer<int64_t> begins(1);
+  begins[0] = 0;
+  parallel_for(threads, ceil_div(padded, kChunk), [&](int64_t chunk) {
+    const int64_t end = std::min(padded, (chunk + 1) * kChunk);
+    for (int64_t at = chunk * kChunk; at < end; ++at) {
+      const int64_t r = row[at];
+      for (int32_t axis = 0; axis < dim; ++axis) data[axis * padded + at] = at < n ? mine[r * dim + axis] : T(0);
+      if (slots) rank[at] = at < n ? static_cast<uint32_t>(reversed(r % slots, slots) * turns + r / slots) : kNoRow;
+      if (r == cloud.start - cloud.first) begins[0] = at;  // one row, hence one writer
+    }
+  });
+  const uint32_t* ranks = slots ? rank.data() : row.data();
   // A float is <= 1e-3 exactly where it is < 0.001f, which lies above.
   const T below = skip ? (sizeof(T) == 4 ? T(0.001f) : T(0.0010000000000000002)) : T(-1);
   Buffer<uint8_t> work(kernels.fps_work(n, sizeof(T), dim));
   const int64_t add = cloud.first - cloud.base;
-  run({n, dim, padded, data.data(), rank.data(), place.data(), row.data(), count, start, stay, boxes, below, add,
-       add, taken + cloud.begin, work.data()});
+  run({n, dim, padded, data.data(), ranks, row.data(), count, begins[0], stay, boxes, below, add, add,
+       taken + cloud.begin, work.data()});
 }
 
 template <class T>

@@ -95,6 +95,7 @@ class SparseConvolution(SparseModule):
     bias: nn.Parameter | None
     # spconv undoes a layer row by row, whatever became of the positions; `compat.spconv` sets this.
     trusts_edited_sites: ClassVar[bool] = False
+    checkpoint_layout: ClassVar[str] = "spconv"
 
     def __init__(
         self,
@@ -315,12 +316,24 @@ class SparseConvolution(SparseModule):
         Raises:
             ValueError: if the shape is another.
         """
+        with torch.no_grad():
+            self.weight.copy_(self.from_canonical(kernel))
+
+    def from_canonical(self, kernel: torch.Tensor) -> torch.Tensor:
+        """A true kernel as the parameter stores it.
+
+        Raises:
+            ValueError: if the shape is another.
+        """
         if kernel.shape != self.weight.shape:
             _check.fail("kernel", f"of shape {list(self.weight.shape)}", list(kernel.shape))
         if self.stores_transposed:
             kernel = kernel.reshape(self.out_channels, self.in_channels).t()
-        with torch.no_grad():
-            self.weight.copy_(kernel.reshape(self.weight.shape))
+        return kernel.reshape(self.weight.shape)
+
+    def canonical_kernel(self) -> torch.Tensor:
+        """`kernel()`, under the name that stand-ins of other libraries have too."""
+        return self.kernel()
 
     def _residual(self, add_input: SparseConvTensor, pairs: KernelMap) -> torch.Tensor:
         rows, wanted = len(add_input.features), pairs.num_out

@@ -224,3 +224,15 @@ def test_dense() -> None:
     dense = oracle.to_dense(vector["in_feats"], vector["in_coords"], 2, (8, 8, 8))
     np.testing.assert_array_equal(dense, vector["dense_channels_last"])
     np.testing.assert_array_equal(np.moveaxis(dense, -1, 1), vector["dense"])
+
+
+def test_no_recorded_file_is_left_out() -> None:
+    layers = _names("spconv", CONV) + _names("me", CONV) + _names("ts", CONV)
+    pools = _names("spconv", {"maxpool"}) + _names("me", set(POOLS))
+    single = {
+        "me_arith_add", "me_arith_mul", "me_broadcast_add", "me_broadcast_mul", "me_field_avg",
+        "me_field_rand", "me_field_sum", "me_globalavg", "me_globalmax", "me_interpolation",
+        "me_pruning", "me_sparse_quantize", "spconv_dense", "spconv_ptv_basic",
+        "spconv_sparse_add", "ts_globalpool", "ts_sparse_quantize", "ts_voxelize",
+    }  # fmt: skip
+    assert set(layers) | set(pools) | single == set(reader.names(""))

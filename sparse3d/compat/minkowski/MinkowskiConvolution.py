@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ... import _check
+from ...checkpoint import to_canonical
 from ...ops.conv import conv
 from ._backend._C import ConvolutionMode, CoordinateMapKey, RegionType
 from .MinkowskiCommon import MinkowskiModuleBase, StrideType
@@ -123,6 +124,8 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
         dimension: spatial axes D.
     """
 
+    checkpoint_layout = "minkowski"
+
     def __init__(
         self,
         in_channels: int,
@@ -212,6 +215,20 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
     def _out_stride(self, input: SparseTensor) -> list[int]:
         steps = zip(input.tensor_stride, self.kernel_generator.kernel_stride, strict=True)
         return [a // b if self.is_transpose else a * b for a, b in steps]
+
+    @property
+    def kernel_size(self) -> list[int]:
+        return self.kernel_generator.kernel_size
+
+    def canonical_kernel(self) -> torch.Tensor:
+        """The kernel [out, *kernel_size, in]; of a cube alone."""
+        return to_canonical(self.kernel, "minkowski", self.kernel_size)
+
+    def from_canonical(self, kernel: torch.Tensor) -> torch.Tensor:
+        """A kernel [out, *kernel_size, in] as the parameter stores it."""
+        axes = kernel.ndim - 2
+        order = [*reversed(range(1, axes + 1)), axes + 1, 0]
+        return kernel.permute(order).reshape(self.kernel.shape)
 
     def reset_parameters(self, is_transpose: bool = False) -> None:
         """Uniform in +-1/sqrt(n), n = channels x taps."""

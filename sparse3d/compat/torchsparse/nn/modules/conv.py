@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ..... import _check
+from .....checkpoint import to_canonical
 from ...utils.utils import make_ntuple
 from ..functional._maps import centred
 from ..functional.conv import conv3d
@@ -34,6 +35,7 @@ class Conv3d(nn.Module):
     """
 
     bias: nn.Parameter | None
+    checkpoint_layout = "torchsparse"
 
     def __init__(
         self,
@@ -81,6 +83,16 @@ class Conv3d(nn.Module):
         if self.bias is None:
             text += ", bias=False"
         return text + (", transposed=True" if self.transposed else "")
+
+    def canonical_kernel(self) -> torch.Tensor:
+        """The kernel [out, x, y, z, in]."""
+        return to_canonical(self.kernel, "torchsparse", self.kernel_size)
+
+    def from_canonical(self, kernel: torch.Tensor) -> torch.Tensor:
+        """A kernel [out, x, y, z, in] as the parameter stores it."""
+        even = self.kernel_volume % 2 == 0
+        order = (1, 2, 3, 4, 0) if even else (3, 2, 1, 4, 0)
+        return kernel.permute(order).reshape(self.kernel.shape)
 
     def reset_parameters(self) -> None:
         """Uniform in +-1/sqrt(channels x taps)."""

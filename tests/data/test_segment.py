@@ -1,0 +1,290 @@
+"""Recipes, input channels, the network around a scan, and the scores of the shipped weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sparse3d import SparseConvTensor
+from sparse3d.data import ScanError, Sensor, read_scan, simulate
+from sparse3d.data.coarse import COARSE_NAMES, coarse_scores, to_coarse
+from sparse3d.data.config import load_config
+from sparse3d.data.evaluate import FIRST_TRAINING_SEED, RawConfusion, held_out
+from sparse3d.data.files import write_scan
+from sparse3d.data.inputs import point_features, to_sparse
+from sparse3d.data.metrics import Confusion
+from sparse3d.data.segment import (
+    Segmenter,
+    Stages,
+    choose_device,
+    load_weights,
+    turned,
+    write_results,
+)
+from sparse3d.data.semantic_kitti import RAW_NAMES
+
+SMALL = simulate(11, Sensor(beams=32, azimuths=700))
+
+
+@pytest.fixture(scope="module")
+def demo() -> Segmenter:
+    return Segmenter.load(load_config("demo"), None, torch.device("cpu"))
+
+
+def recipe(folder: Path, text: str) -> Path:
+    path = folder / "recipe.yaml"
+    path.write_text(text)
+    return path
+
+
+GOOD = """
+model: {in_channels: 4, num_classes: 19, widths: [4, 4, 4, 4, 4, 4, 4, 4, 4]}
+input: {voxel_size: 0.1, rounding: round, representative: first, features: [x, y, z, remission]}
+"""
+
+
+def test_recipes_are_read(tmp_path: Path) -> None:
+    config = load_config(recipe(tmp_path, GOOD))
+    assert config.features == ("x", "y", "z", "remission")
+    assert config.classes[0] == 10
+    assert len(config.classes) == 19
+    assert config.weights_path() is None
+    with pytest.raises(ValueError, match="checkpoint must be given"):
+        Segmenter.load(config, None, torch.device("cpu"))
+
+
+def test_every_recipe_in_the_package_loads() -> None:
+    folder = Path(__file__).parents[2] / "configs"
+    names = [path.stem for path in folder.glob("*.yaml")]
+    assert "demo" in names
+    for name in names:
+        config = load_config(name)
+        assert len(config.classes) == config.model["num_classes"], name
+        assert len(config.features) == config.model["in_channels"], name
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("voxel_size: 0.1", "voxel_size: fine", "voxel_size must be a number"),
+        ("rounding: round", "rounding: up", "rounding must be one of"),
+        ("representative: first", "representative: last", "representative must be one of"),
+        ("remission]", "color]", "features must come from"),
+        ("input:", "inputs:", "entries must be among"),
+        ("rounding: round", "rounding: round, range: 3", r"got input\.range"),
+        ("num_classes: 19", "num_classes: 7", "classes must be listed"),
+        ("model:", "classes: [10, 12]\nmodel:", r"raw ids, got \[12\]"),
+        ("model:", "label_map: mine\nmodel:", "label_map must be one of"),
+        ("model:", "views: 0\nmodel:", "views must be a whole number from 1 to 16, got 0"),
+        ("model: {", "model: [{", "must be YAML"),
+    ],
+)
+def test_wrong_recipes_say_what_is_wrong(tmp_path: Path, old: str, new: str, words: str) -> None:
+    path = recipe(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(ValueError, match=words) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_absent_recipe() -> None:
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_config("no-such-recipe")
+
+
+def test_channels_say_nothing_of_the_mounting() -> None:
+    names = ("dx", "dy", "dz", "height")
+    values = point_features(SMALL.points, names, 0.1, "floor")
+    assert np.abs(values[:, :3]).max() <= 0.5
+    moved = SMALL.points + np.array([12.8, -6.4, 3.2, 0.5], np.float32)
+    again = point_features(moved, names, 0.1, "floor")
+    assert np.percentile(np.abs(values[:, 3] - again[:, 3]), 95) < 0.1  # other cells, near enough
+    wrapped = np.abs(values[:, :3] - again[:, :3])
+    assert np.minimum(wrapped, 1 - wrapped).max() < 2e-3
+    own = point_features(SMALL.points, ("x", "remission"), 0.1, "floor")
+    np.testing.assert_array_equal(own, SMALL.points[:, [0, 3]])
+    with pytest.raises(ValueError, match="names must come from"):
+        point_features(SMALL.points, ("range",), 0.1, "floor")
+
+
+def test_tensor_and_grid_belong_together() -> None:
+    names = ("x", "y", "z", "remission")
+    tensor, grid = to_sparse(SMALL.points, voxel_size=0.2, features=names, representative="first")
+    np.testing.assert_array_equal(tensor.features.numpy(), SMALL.points[grid.first])
+    np.testing.assert_array_equal(tensor.indices.numpy(), grid.indices())
+    assert tensor.batch_size == 1
+
+
+def test_devices() -> None:
+    assert choose_device("cpu") == torch.device("cpu")
+    assert choose_device("auto").type in ("cpu", "cuda", "mps")
+    with pytest.raises(ValueError, match="device must be auto"):
+        choose_device("tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="present on this machine"):
+            choose_device("cuda")
+
+
+def test_weights_are_small_and_fit(demo: Segmenter) -> None:
+    path = demo.config.weights_path()
+    assert path is not None
+    assert path.stat().st_size <= 2_000_000
+    assert all(value.dtype != torch.float64 for value in load_weights(path).values())
+
+
+def test_wrong_weights(tmp_path: Path) -> None:
+    config, cpu = load_config("demo"), torch.device("cpu")
+    path = tmp_path / "w.pt"
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_weights(path)
+    path.write_bytes(b"no weights")
+    with pytest.raises(ValueError, match="must be a file of weights"):
+        load_weights(path)
+    torch.save([1, 2], path)
+    with pytest.raises(ValueError, match="must hold tensors by name, got list"):
+        load_weights(path)
+    torch.save({"state_dict": {"a": 3}}, path)
+    with pytest.raises(ValueError, match="got 'a' of another kind"):
+        load_weights(path)
+    torch.save({"state_dict": {"a": torch.zeros(1)}}, path)
+    with pytest.raises(ValueError, match=r"must fit the network of config 'demo'.*--config"):
+        Segmenter.load(config, path, cpu)
+
+
+def test_any_number_of_points(demo: Segmenter) -> None:
+    stages = Stages()
+    assert demo.predict(SMALL.points[:0], stages).shape == (0,)
+    for count in (1, 2, 50):
+        labels = demo.predict(SMALL.points[:count], stages)
+        assert labels.shape == (count,)
+        assert labels.dtype == np.uint32
+        assert set(labels.tolist()) <= set(demo.config.classes)
+    same = np.repeat(SMALL.points[:1], 300, axis=0)
+    assert len(set(demo.predict(same).tolist())) == 1
+    assert set(stages.seconds) == {"voxelise", "network"}
+
+
+def test_the_same_scan_gives_the_same_labels(demo: Segmenter) -> None:
+    first = demo.predict(SMALL.points)
+    np.testing.assert_array_equal(first, demo.predict(SMALL.points))
+    moved = SMALL.points + np.array([0, 0, 0, 0.0], np.float32)
+    moved[:, 3] = 0  # remission is not looked at
+    np.testing.assert_array_equal(first, demo.predict(moved))
+
+
+class Compass(torch.nn.Module):
+    """Scores that depend on where a point lies, so that turning the scan changes them."""
+
+    def forward(self, x: SparseConvTensor) -> torch.Tensor:
+        own = x.features[:, :2]
+        return torch.cat([own, -own, own.new_ones(len(own), 1)], 1)
+
+
+@pytest.mark.parametrize("views", [1, 2, 4])
+def test_views_are_averaged(demo: Segmenter, views: int) -> None:
+    features = ("x", "y", "z", "remission")
+    config = replace(demo.config, features=features, representative="first", views=views)
+    points = np.zeros((400, 4), np.float32)
+    points[:, 0], points[:, 1] = np.divmod(np.arange(400), 20)
+    points[:, :2] -= 9.3
+    labels = Segmenter(config, Compass(), torch.device("cpu")).predict(points)
+    total = torch.zeros(400, 5)
+    for view in range(views):
+        own = torch.from_numpy(turned(points, view)[:, :2])
+        total += torch.cat([own, -own, torch.ones(400, 1)], 1).log_softmax(1)
+    np.testing.assert_array_equal(labels, np.array(config.classes)[total.argmax(1).numpy()])
+
+
+def test_turning_moves_no_point_up_or_away() -> None:
+    np.testing.assert_array_equal(turned(SMALL.points, 0), SMALL.points)
+    for view in range(1, 8):
+        moved = turned(SMALL.points, view)
+        np.testing.assert_array_equal(moved[:, 2:], SMALL.points[:, 2:])
+        np.testing.assert_allclose(
+            np.hypot(moved[:, 0], moved[:, 1]),
+            np.hypot(SMALL.points[:, 0], SMALL.points[:, 1]),
+            rtol=1e-5,
+        )
+
+
+def test_dropped_points_are_unlabeled(demo: Segmenter, tmp_path: Path) -> None:
+    points = SMALL.points[:3000].copy()
+    points[[5, 70], 1] = np.nan
+    write_scan(tmp_path / "a.bin", points)
+    scan = read_scan(tmp_path / "a.bin", drop_invalid=True)
+    labels = demo.label(scan)
+    assert labels.shape == (3000,)
+    assert labels[[5, 70]].tolist() == [0, 0]
+    kept = np.delete(np.arange(3000), [5, 70])
+    np.testing.assert_array_equal(labels[kept], demo.predict(scan.points))
+
+
+def test_results_are_all_there_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_scan(tmp_path / "a.bin", SMALL.points)
+    scan = read_scan(tmp_path / "a.bin")
+    out = tmp_path / "out"
+    made = write_results(out, "a", scan, SMALL.labels, "a street")
+    assert sorted(path.name for path in out.iterdir()) == ["a.label", "a.ply", "a.png"]
+    assert all(path.exists() for path in made)
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("sparse3d.data.segment.write_labels", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_results(tmp_path / "other", "b", scan, SMALL.labels, "a street")
+    assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_coarse_classes_cover_what_is_scored() -> None:
+    coarse = to_coarse(np.array(list(RAW_NAMES)))
+    ignored = {raw for raw, c in zip(RAW_NAMES, coarse.tolist(), strict=True) if c == 0}
+    assert ignored == {0, 1, 52, 99}
+    table = Confusion(COARSE_NAMES)
+    table.add(to_coarse(np.array([40, 48, 10, 50])), to_coarse(np.array([72, 30, 252, 51])))
+    scores = coarse_scores(table)
+    assert scores["ground"] == pytest.approx(1 / 2)  # the person called ground is a false alarm
+    assert scores["vehicle"] == pytest.approx(1)
+    assert scores["structure"] == pytest.approx(1)
+    assert scores["mean"] == pytest.approx(2.5 / 5)
+
+
+def test_raw_scores_by_hand() -> None:
+    table = RawConfusion((10, 40))
+    table.add(np.array([10, 40, 40, 10], np.uint32), np.array([10, 10, 1, 40 | 1 << 16], np.uint32))
+    assert table.scores() == pytest.approx({"car": 1 / 3, "road": 0.0})
+
+
+def test_held_out_means_held_out(demo: Segmenter) -> None:
+    with pytest.raises(ValueError, match="seeds must lie in"):
+        held_out(demo, [FIRST_TRAINING_SEED])
+
+
+def test_shipped_weights_on_streets_they_never_saw(demo: Segmenter) -> None:
+    """Two scans are few: the mean over classes that occur is what they can tell."""
+    table = held_out(demo, range(1000, 1002))
+    assert table.confusion.mean_present() > 0.85
+    assert table.confusion.accuracy() > 0.93
+    scores = table.scores()
+    assert min(scores[name] for name in ("road", "car", "building", "vegetation")) > 0.85
+
+
+@pytest.mark.data
+def test_shipped_weights_on_a_real_frame(demo: Segmenter, shared: Path) -> None:
+    lidar = shared / "data" / "lidar"
+    scan = read_scan(lidar / "kitti_spvnas_000000.bin")
+    truth = np.fromfile(lidar / "kitti_spvnas_000000.label", "<u4")
+    table = Confusion(COARSE_NAMES)
+    table.add(to_coarse(demo.label(scan)), to_coarse(truth))
+    scores = coarse_scores(table)
+    assert scores["ground"] >= 0.80
+    assert scores["vehicle"] >= 0.30
+    assert scores["mean"] >= 0.40
+
+
+def test_scan_errors_are_value_errors() -> None:
+    assert issubclass(ScanError, ValueError)

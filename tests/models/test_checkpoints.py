@@ -1,0 +1,287 @@
+"""Recorded upstream state_dicts load into the networks, and loading says what it did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import sparse3d.compat.minkowski as ME
+import sparse3d.compat.torchsparse as ts
+import sparse3d.nn as spnn
+from sparse3d import checkpoint
+from sparse3d.compat.torchsparse import backbones
+from sparse3d.models.minkowski_nets import MinkowskiResNet, MinkowskiUNet
+from sparse3d.models.minkunet import MinkUNet, scaled_widths
+from sparse3d.models.spunet import SpUNet
+from sparse3d.models.spvcnn import SPVCNN
+from sparse3d.models.voxel_backbone import VoxelBackBone8x, VoxelNeXt, VoxelResBackBone8x
+
+Config = dict[str, Any]
+
+
+def mmdet3d(config: Config) -> nn.Module:
+    widths = [config["base_channels"], *config["encoder_channels"], *config["decoder_channels"]]
+    return MinkUNet(4, 19, widths, config["encoder_blocks"], config["decoder_blocks"])
+
+
+def me_unet(config: Config) -> nn.Module:
+    depth = config["cls"].removeprefix("MinkUNet")[:2]
+    layers = {"14": (1,) * 8, "18": (2,) * 8}[depth]
+    return MinkowskiUNet(
+        config.get("in_channels", 4),
+        config.get("out_channels", 8),
+        config["PLANES"],
+        "basic",
+        layers,
+        config["INIT_DIM"],
+    )
+
+
+MODELS: dict[str, tuple[Callable[[Config], nn.Module], str]] = {
+    "me_minkunet14a": (me_unet, "minkowski"),
+    "me_minkunet18a": (me_unet, "minkowski"),
+    "me_resnet14": (
+        lambda c: MinkowskiResNet(4, 10, "basic", (1,) * 4, c["PLANES"], c["INIT_DIM"]),
+        "minkowski",
+    ),
+    "mmdet3d_minkunet_minkowski": (mmdet3d, "minkowski"),
+    "mmdet3d_minkunet_spconv": (mmdet3d, "spconv"),
+    "mmdet3d_minkunet_torchsparse": (mmdet3d, "torchsparse"),
+    "openpcdet_voxelbackbone8x": (lambda c: VoxelBackBone8x(4), "spconv"),
+    "openpcdet_voxelres8x_bias": (lambda c: VoxelResBackBone8x(4), "spconv"),
+    "openpcdet_voxelres8x_nobias": (lambda c: VoxelResBackBone8x(4, use_bias=False), "spconv"),
+    "openpcdet_voxelnext": (
+        lambda c: VoxelNeXt(4, c["model_cfg"]["CHANNELS"], c["model_cfg"]["OUT_CHANNEL"]),
+        "spconv",
+    ),
+    "pointcept_spunet": (
+        lambda c: SpUNet(4, 19, c["base_channels"], c["channels"], c["layers"]),
+        "spconv",
+    ),
+    "spvnas_minkunet": (lambda c: MinkUNet(4, 19, scaled_widths(c["cr"])), "torchsparse"),
+    "spvnas_spvcnn": (lambda c: SPVCNN(4, 19, c["cr"]), "torchsparse"),
+    "torchsparse_resnet21d": (
+        lambda c: backbones.SparseResNet21D(width_multiplier=c["width_multiplier"]),
+        "torchsparse",
+    ),
+    "torchsparse_resunet42": (
+        lambda c: backbones.SparseResUNet42(width_multiplier=c["width_multiplier"]),
+        "torchsparse",
+    ),
+}
+
+
+def recorded(shared: Path) -> dict[str, Any]:
+    file = shared / "contracts" / "state-dict-keys.json"
+    if not file.is_file():
+        pytest.skip("shared data: no recorded state_dicts")
+    models: dict[str, Any] = json.loads(file.read_text())["models"]
+    return models
+
+
+def filled(keys: dict[str, list[int]]) -> dict[str, torch.Tensor]:
+    made = {}
+    for name, shape in keys.items():
+        integer = name.endswith("num_batches_tracked")
+        made[name] = torch.tensor(7) if integer else torch.rand(shape) + 0.1
+    return made
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_recorded_state_dicts_load(name: str, shared: Path) -> None:
+    entry = recorded(shared)[name]
+    make, layout = MODELS[name]
+    model, state = make(entry["config"]), filled(entry["keys"])
+    if "pointcept_minkunet" in name:
+        del state["final.bias"]
+    report = checkpoint.load(model, {f"module.{key}": value for key, value in state.items()})
+    assert report.layout == layout
+    assert report.missing == report.unexpected == []
+    if name == "spvnas_minkunet":
+        assert all(entry.startswith("module.point_transforms.") for entry in report.ignored)
+        assert report.ignored
+    else:
+        assert report.ignored == []
+    assert report.loaded == len(state) - len(report.ignored)
+    for key, value in model.state_dict().items():
+        if not key.endswith("num_batches_tracked"):
+            assert bool((value >= 0.1).all()), key
+
+
+def test_parts_of_larger_models_are_found_by_prefix() -> None:
+    model = VoxelBackBone8x(4)
+    state = {f"backbone_3d.{k}": v for k, v in VoxelBackBone8x(4).state_dict().items()}
+    state |= {"dense_head.conv.weight": torch.zeros(3), "global_step": torch.zeros(1)}
+    report = checkpoint.load(model, {"model_state": state, "epoch": 3})
+    assert set(report.ignored) == {"dense_head.conv.weight", "global_step"}
+    assert report.renamed["conv_input.0.weight"] == "backbone_3d.conv_input.0.weight"
+    key = "conv4.2.0.weight"
+    assert torch.equal(model.state_dict()[key], state[f"backbone_3d.{key}"])
+
+
+@pytest.mark.parametrize("layout", ["spconv-1", "spconv-2.1"])
+def test_older_spconv_layouts_are_told_by_shape(layout: str) -> None:
+    source, model = VoxelResBackBone8x(4), VoxelResBackBone8x(4)
+    state = dict(source.state_dict())
+    for name, module in source.named_modules():
+        if isinstance(module, spnn.SparseConvolution):
+            kernel = module.kernel().detach()
+            turned = kernel.permute(1, 2, 3, 4, 0) if layout == "spconv-1" else kernel.movedim(0, 3)
+            state[f"{name}.weight"] = turned.contiguous()
+    report = checkpoint.load(model, state)
+    assert report.layout == layout
+    assert "conv_input.0.weight" in report.permuted
+    for key, value in source.state_dict().items():
+        assert torch.equal(model.state_dict()[key], value), key
+
+
+def test_what_cannot_be_told_is_refused() -> None:
+    model = spnn.SparseSequential(spnn.SubMConv3d(3, 3, 3, bias=False))
+    with pytest.raises(ValueError, match=r"must be in one layout, got shapes that fit \['spconv'"):
+        checkpoint.load(model, {"0.weight": torch.randn(3, 3, 3, 3, 3)})
+    checkpoint.load(model, {"0.weight": torch.randn(3, 3, 3, 3, 3)}, source="spconv")
+    even = spnn.SparseSequential(spnn.SparseConv3d(3, 4, 2, 2, bias=False))
+    with pytest.raises(ValueError, match=r"fit \['minkowski', 'torchsparse'\]; say which"):
+        checkpoint.load(even, {"0.kernel": torch.randn(8, 3, 4)})
+    with pytest.raises(ValueError, match="source must be 'auto' or one of"):
+        checkpoint.load(even, {"0.kernel": torch.randn(8, 3, 4)}, source="caffe")
+    with pytest.raises(ValueError, match="kernels of other shapes"):
+        checkpoint.load(even, {"0.kernel": torch.randn(8, 3, 5)})
+
+
+def test_strict_names_what_is_amiss() -> None:
+    model = VoxelBackBone8x(4)
+    state = dict(model.state_dict())
+    del state["conv1.0.0.weight"], state["conv1.0.1.bias"]
+    state["extra.weight"] = torch.zeros(1)
+    with pytest.raises(ValueError, match=r"2 missing: conv1.0.0.weight, conv1.0.1.bias; 1 unexp"):
+        checkpoint.load(model, state)
+    report = checkpoint.load(model, state, strict=False)
+    assert report.unexpected == ["extra.weight"]
+    text = str(report)
+    assert "missing    conv1.0.1.bias" in text
+    assert "unexpected extra.weight" in text
+    wrong = dict(model.state_dict()) | {"conv1.0.1.bias": torch.zeros(9)}
+    with pytest.raises(ValueError, match=r"conv1.0.1.bias must be of shape \[16\], got \[9\]"):
+        checkpoint.load(model, wrong)
+
+
+# ------------------------------------------------------------------- kernels mean the same
+
+
+def scene() -> tuple[torch.Tensor, torch.Tensor]:
+    cells = torch.randperm(512)[:90]
+    coords = torch.stack([cells // 512, cells // 64, cells // 8 % 8, cells % 8], 1).int()
+    return torch.randn(90, 4), coords
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, (1, 3, 3), (2, 3, 3)])
+@pytest.mark.parametrize("peer", ["minkowski", "torchsparse"])
+def test_kernels_of_the_stand_ins_convert(peer: str, size: Any) -> None:
+    """A stand-in's layer and ours, loaded from it, give the same rows."""
+    feats, coords = scene()
+    sizes = [size] * 3 if isinstance(size, int) else list(size)
+    if peer == "minkowski":
+        theirs: Any = ME.MinkowskiConvolution(4, 5, sizes, bias=True, dimension=3)
+        wanted = theirs(ME.SparseTensor(feats, coords)).F
+    else:
+        theirs = ts.nn.Conv3d(4, 5, tuple(sizes), bias=True)
+        wanted = theirs(ts.SparseTensor(feats, coords)).feats
+    ours: Any = spnn.SparseConvolution(3, 4, 5, sizes, subm=all(k % 2 for k in sizes), padding=0)
+    report = checkpoint.load(ours, theirs.state_dict(), source=peer)
+    assert report.missing == []
+    x = spnn.SparseConvTensor(feats, coords, None, 1)
+    if ours.subm:
+        got = ours(x).features
+    else:
+        padding = [k // 2 if k % 2 else 0 for k in sizes]
+        same = spnn.SparseConvolution(3, 4, 5, sizes, 1, padding, indice_key=None)
+        same.load_state_dict(ours.state_dict())
+        out = same(x)
+        rows = {tuple(c): i for i, c in enumerate(out.indices.tolist())}
+        got = out.features[[rows[tuple(c)] for c in coords.tolist()]]
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    back = type(theirs)(
+        4, 5, tuple(sizes), bias=True, **({"dimension": 3} if peer == "minkowski" else {})
+    )
+    checkpoint.load(back, ours.state_dict(), source="spconv")
+    for key, value in theirs.state_dict().items():
+        assert torch.equal(back.state_dict()[key], value)
+
+
+def test_reversed_axes() -> None:
+    feats, coords = scene()
+    theirs = ME.MinkowskiConvolution(4, 5, 3, dimension=3)
+    ours = spnn.SubMConv3d(4, 5, 3, bias=False)
+    report = checkpoint.load(ours, theirs.state_dict(), source="minkowski", reverse_axes=True)
+    assert "axes reversed" in report.permuted["weight"]
+    x = spnn.SparseConvTensor(feats, coords[:, [0, 3, 2, 1]].contiguous(), None, 1)
+    wanted = theirs(ME.SparseTensor(feats, coords)).F
+    torch.testing.assert_close(ours(x).features, wanted, rtol=1e-5, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+def test_files(tmp_path: Path, suffix: str) -> None:
+    if suffix == ".safetensors":
+        pytest.importorskip("safetensors")
+    model, twin = VoxelBackBone8x(4), VoxelBackBone8x(4)
+    file = tmp_path / f"weights{suffix}"
+    checkpoint.save(model, file)
+    report = checkpoint.load(twin, file)
+    assert report.renamed == report.permuted == {}
+    for key, value in model.state_dict().items():
+        assert torch.equal(twin.state_dict()[key], value)
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (print, ("this must not run",))
+
+
+def test_nothing_in_a_file_is_executed(tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "evil.pth"
+    torch.save({"state_dict": {"a": torch.zeros(1)}, "extra": Evil()}, file)
+    with pytest.raises(ValueError, match="must hold tensors only"):
+        checkpoint.read(file)
+    assert "this must not run" not in capsys.readouterr().out
+    (tmp_path / "torn.pth").write_bytes(b"PK\x03\x04 nothing")
+    with pytest.raises(ValueError, match=r"torn.pth must hold tensors only"):
+        checkpoint.read(tmp_path / "torn.pth")
+    with pytest.raises(ValueError, match="must be a readable file"):
+        checkpoint.read(tmp_path / "absent.pth")
+    with pytest.raises(ValueError, match="must be tensors by name"):
+        checkpoint.read({"epoch": 3})
+
+
+def test_convert_with_and_without_a_model(tmp_path: Path, shared: Path) -> None:
+    entry = recorded(shared)["spvnas_minkunet"]
+    state = filled(entry["keys"])
+    torch.save({"model": state}, tmp_path / "in.pth")
+    report = checkpoint.convert(tmp_path / "in.pth", tmp_path / "out.pth")
+    assert report.layout == "torchsparse"
+    model, twin = (MinkUNet(4, 19, scaled_widths(0.1)) for _ in range(2))
+    loaded = checkpoint.load(model, tmp_path / "out.pth")
+    assert loaded.layout == "spconv"
+    assert loaded.permuted == {}
+    checkpoint.load(twin, state)
+    for key, value in model.state_dict().items():
+        assert torch.equal(twin.state_dict()[key], value), key
+    checkpoint.convert(state, tmp_path / "again.pth", model=MinkUNet(4, 19, scaled_widths(0.1)))
+    again = checkpoint.read(tmp_path / "again.pth")
+    assert torch.equal(again["up4.0.net.0.weight"], model.state_dict()["up4.0.net.0.weight"])
+    entry = recorded(shared)["mmdet3d_minkunet_minkowski"]
+    report = checkpoint.convert(filled(entry["keys"]), tmp_path / "mm.pth")
+    assert report.renamed["stem.3.weight"] == "backbone.conv_input.1.net.0.kernel"
+    checkpoint.load(mmdet3d(entry["config"]), tmp_path / "mm.pth")
+    flat = {"a.kernel": torch.randn(9, 2, 3), "b.bn.weight": torch.ones(3)}
+    with pytest.raises(ValueError, match="a cube's kernel where no model is given, got 9 taps"):
+        checkpoint.convert(flat)

@@ -1,0 +1,216 @@
+"""`sparse3d segment` from the outside: files, exit status, one-line errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+pytest.importorskip("matplotlib")
+pytest.importorskip("yaml")
+
+from typer.testing import CliRunner, Result
+
+from sparse3d.cli import app
+from sparse3d.data import Sensor, simulate
+from sparse3d.data.files import write_labels, write_scan
+
+STREET = simulate(12, Sensor(beams=32, azimuths=500))
+
+
+def call(*args: object) -> Result:
+    return CliRunner().invoke(app, ["segment", *map(str, args)])
+
+
+def scan(folder: Path, name: str = "a.bin", count: int | None = None) -> Path:
+    path = folder / name
+    write_scan(path, STREET.points[:count])
+    return path
+
+
+def errors(result: Result) -> list[str]:
+    return [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+
+
+def test_a_scan_gives_three_files_and_two_tables(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = call(scan(tmp_path), "--out", out, "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    assert sorted(p.name for p in out.iterdir()) == ["a.label", "a.ply", "a.png"]
+    labels = np.fromfile(out / "a.label", "<u4")
+    assert len(labels) == len(STREET.points)
+    known = {10, 30, 40, 48, 50, 51, 70, 71, 72, 80, 81}
+    assert set(np.unique(labels).tolist()) <= known
+    assert f"{(labels == 40).sum():,}" in result.stdout
+    for word in ("road", "read", "voxelise", "network", "write", "together", "1 scan"):
+        assert word in result.stdout
+    assert (labels == (STREET.labels & 0xFFFF)).mean() > 0.85
+
+
+def test_many_scans_and_one_bad_one(tmp_path: Path) -> None:
+    scans = tmp_path / "scans"
+    scans.mkdir()
+    scan(scans, "a.bin", 2000)
+    scan(scans, "c.bin", 1)
+    (scans / "b.bin").write_bytes(b"12345")
+    out = tmp_path / "out"
+    result = call(scans, "--out", out)
+    assert result.exit_code == 2
+    assert len(errors(result)) == 1
+    assert "b.bin: size must be a multiple of 16" in errors(result)[0]
+    assert sorted(p.name for p in out.glob("*.label")) == ["a.label", "c.label"]
+    assert len(list(out.iterdir())) == 6
+    assert "2 scans" in result.stdout
+
+
+def test_truth_is_scored(tmp_path: Path) -> None:
+    path = scan(tmp_path)
+    write_labels(tmp_path / "a.truth.label", STREET.labels)
+    result = call(path, "--out", tmp_path / "out", "--truth", tmp_path / "a.truth.label")
+    assert result.exit_code == 0, result.output
+    for word in ("ground", "vehicle", "structure", "over 19", "that occur"):
+        assert word in result.stdout
+    write_labels(tmp_path / "a.truth.label", STREET.labels[:-1])
+    other = tmp_path / "other"
+    result = call(path, "--out", other, "--truth", tmp_path / "a.truth.label")
+    assert result.exit_code == 2
+    assert "1 missing from label" in errors(result)[0]
+    assert not other.exists()
+
+
+def test_points_can_be_dropped_by_name(tmp_path: Path) -> None:
+    points = STREET.points[:500].copy()
+    points[9, 2] = np.nan
+    write_scan(tmp_path / "a.bin", points)
+    out = tmp_path / "out"
+    result = call(tmp_path / "a.bin", "--out", out)
+    assert result.exit_code == 2
+    assert "z of point 9 (byte 152) must be finite" in errors(result)[0]
+    assert not out.exists()
+    result = call(tmp_path / "a.bin", "--out", out, "--drop-invalid")
+    assert result.exit_code == 0
+    assert "warning: " in result.stderr
+    assert "dropped 1 of 500 points" in result.stderr
+    labels = np.fromfile(out / "a.label", "<u4")
+    assert len(labels) == 500
+    assert labels[9] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("a.ply", ".ply files are not read by segment yet"),
+        ("a.pcd", ".pcd files are not read by segment yet"),
+        ("a.las", ".las files are not read by segment yet"),
+        ("a.pcd.bin", ".pcd.bin files are not read by segment yet"),
+        ("a.label", "must be a scan, got a label file of 3 labels"),
+    ],
+)
+def test_other_formats_wait(tmp_path: Path, name: str, words: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(bytes(12))
+    result = call(path, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert [words in line for line in errors(result)] == [True]
+    assert str(path) in errors(result)[0]
+
+
+def test_ground_truth_beside_a_scan_is_not_overwritten(tmp_path: Path) -> None:
+    path = scan(tmp_path, count=10)
+    write_labels(tmp_path / "a.label", STREET.labels[:10])
+    result = call(path, "--out", tmp_path)
+    assert result.exit_code == 2
+    assert "must not be overwritten" in errors(result)[0]
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "a.label", "<u4"), STREET.labels[:10])
+
+
+def test_two_scans_of_one_name(tmp_path: Path) -> None:
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+        scan(tmp_path / folder, count=5)
+    result = call(tmp_path / "x", tmp_path / "y", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "names must differ" in errors(result)[0]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["absent.bin"], "absent.bin: cannot be read: No such file"),
+        (["--config", "nothing", "a.bin"], "nothing.yaml: cannot be read"),
+        (["--checkpoint", "nothing.pt", "a.bin"], "nothing.pt: cannot be read"),
+        (["--device", "tpu", "a.bin"], "device must be auto, cpu, cuda or mps"),
+        (["--config", "minkunet18_w16", "a.bin"], "checkpoint must be given"),
+    ],
+)
+def test_bad_arguments_are_one_line(args: list[str], words: str) -> None:
+    result = call(*args)
+    assert result.exit_code == 2
+    assert len(errors(result)) == 1
+    assert words in errors(result)[0]
+
+
+def test_no_scan_at_all() -> None:
+    result = call()
+    assert result.exit_code == 2
+    assert "at least one scan" in " ".join(result.stderr.split())
+
+
+def test_demo(tmp_path: Path) -> None:
+    write_labels(tmp_path / "demo.label", STREET.labels[:3])  # of an earlier run: replaced
+    result = call("--demo", "--report", 1, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    names = {p.name for p in tmp_path.iterdir()}
+    assert {"demo.bin", "demo.label", "demo.ply", "demo.png"} <= names
+    truth = np.fromfile(tmp_path / "truth" / "demo.label", "<u4") & 0xFFFF
+    labels = np.fromfile(tmp_path / "demo.label", "<u4")
+    assert (labels == truth).mean() > 0.9
+    assert "1 held-out simulated" in " ".join(result.stdout.split())
+    assert "mean" in result.stdout
+
+
+def test_as_a_program(tmp_path: Path) -> None:
+    made = subprocess.run(
+        [sys.executable, "-m", "sparse3d", "segment", "gone.bin", "--out", str(tmp_path / "o")],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert made.returncode == 2
+    assert made.stderr == "error: gone.bin: cannot be read: No such file or directory\n"
+    assert made.stdout == ""
+
+
+MALFORMED = (
+    ("derived_ok_2000", 2000),
+    ("derived_one_point", 1),
+    ("derived_all_same_point", 2000),
+    ("derived_empty", 0),
+)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "count"), MALFORMED)
+def test_odd_scans_pass(tmp_path: Path, shared: Path, name: str, count: int) -> None:
+    result = call(shared / "data" / "malformed" / f"{name}.bin", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / f"{name}.label").stat().st_size == 4 * count
+    assert ("warning: " in result.stderr) == (count == 0)
+
+
+@pytest.mark.data
+def test_malformed_scans_are_refused(tmp_path: Path, shared: Path) -> None:
+    fine = {name for name, _ in MALFORMED}
+    paths = sorted((shared / "data" / "malformed").iterdir())
+    bad = [path for path in paths if path.stem not in fine]
+    assert len(bad) >= 10
+    result = call(*bad, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    lines = errors(result)
+    assert len(lines) == len(bad)
+    assert all(str(path) in line for path, line in zip(bad, lines, strict=True))
+    assert not (tmp_path / "out").exists()

@@ -30,7 +30,9 @@ def test_structs_are_as_large_as_in_c(tmp_path):
             pointer = "*" in declaration
             first = 2 if words[0] == "const" else 1
             names = " ".join(words[first:]).replace("*", "").split(",")
-            kind = ctypes.c_void_p if pointer else getattr(ctypes, "c_" + words[0].removesuffix("_t"))
+            kind = (
+                ctypes.c_void_p if pointer else getattr(ctypes, "c_" + words[0].removesuffix("_t"))
+            )
             wanted += [kind] * len(names)
         assert [kind for _, kind in structure._fields_] == wanted
 

@@ -7,34 +7,6 @@ from . import _shader
 
 _shader.require()
 
-from . import (  # noqa: E402
-    ball_query,
-    conv,
-    coordinates,
-    dense,
-    fps,
-    group,
-    index,
-    interpolate,
-    kernel_map,
-    knn,
-    pool,
-    segment,
-    voxelize,
-)
+from . import conv, coordinates, dense, kernel_map, norm, pool, segment, voxelize  # noqa: E402
 
-__all__ = [
-    "ball_query",
-    "conv",
-    "coordinates",
-    "dense",
-    "fps",
-    "group",
-    "index",
-    "interpolate",
-    "kernel_map",
-    "knn",
-    "pool",
-    "segment",
-    "voxelize",
-]
+__all__ = ["conv", "coordinates", "dense", "kernel_map", "norm", "pool", "segment", "voxelize"]

@@ -124,7 +124,8 @@ class TransitionUp(nn.Module):
         counts = torch.bincount(ids, minlength=len(offset)).clamp_min(1)[:, None]
         total = features.new_zeros((len(offset), features.shape[1])).index_add(0, ids, features)
         mean = self.linear2(total / counts)
-        return self.linear1(torch.cat([features, mean[ids]], 1))
+        joined: torch.Tensor = self.linear1(torch.cat([features, mean[ids]], 1))
+        return joined
 
 
 class Bottleneck(nn.Module):

@@ -14,8 +14,12 @@ FORMATTED = $(shell git ls-files '*.cpp' '*.h' '*.hpp' '*.metal' '*.mm' '*.cu')
 
 .PHONY: demo picture test setup lint types format wheel library clean
 
+# A real labelled frame, where one lies beside the repository: its data set's terms keep it out of it.
+REAL := $(wildcard ../shared/data/lidar/kitti_spvnas_000000.bin)
+
 demo: $(STAMP)
 	$(BIN)/sparse3d segment --demo --out out/demo
+	$(if $(REAL),$(BIN)/sparse3d segment $(REAL) --truth $(REAL:.bin=.label) --out out/demo/real)
 
 # The picture of README.md is the demo's own.
 picture: demo
@@ -42,9 +46,11 @@ $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
 lint: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(if $(FORMATTED),$(BIN)/clang-format --dry-run --Werror $(FORMATTED))
+	@echo clang-format --dry-run --Werror
+	@$(if $(FORMATTED),$(BIN)/clang-format --dry-run --Werror $(FORMATTED))
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/codespell $(shell git ls-files '*.md' '*.py' '*.cpp' '*.h' '*.metal')
+	@echo codespell
+	@$(BIN)/codespell $(shell git ls-files '*.md' '*.py' '*.cpp' '*.h' '*.metal')
 
 types: $(STAMP)
 	$(BIN)/mypy

@@ -3,7 +3,8 @@
     python bench/bench_pointops.py [--threads 2] [--json out.json] [--lidar scan.bin ...]
 
 Every row times ours and each peer that is installed on the same points (fpsample, SciPy, Open3D,
-torch_cluster, pytorch3d), builds of indices included, best and median of several runs taken in turn.
+torch_cluster, pytorch3d), builds of indices included, best and median of several runs taken in
+turn.
 `x` is the fastest peer over ours; a row below its bound is printed as LOST. Exactness is checked
 first: no number is printed for an operator whose result is wrong.
 """
@@ -52,7 +53,7 @@ def clouds(points: int, scans: list[Path]) -> Clouds:
 def timed(runs: dict[str, Callable[[], Any]], repeats: int) -> Timed:
     """Seconds of each, taken in turn so that a busy moment hits all of them."""
     taken: Timed = {name: [] for name in runs}
-    for name, run in runs.items():
+    for run in runs.values():
         run()
     for _ in range(repeats):
         for name, run in runs.items():
@@ -75,7 +76,10 @@ class Peers:
         points = cloud.numpy()
         runs: dict[str, Callable[[], Any]] = {}
         if self.fpsample:
-            line, tree = self.fpsample.bucket_fps_kdline_sampling, self.fpsample.bucket_fps_kdtree_sampling
+            line, tree = (
+                self.fpsample.bucket_fps_kdline_sampling,
+                self.fpsample.bucket_fps_kdtree_sampling,
+            )
             height = 7 if len(cloud) <= 200_000 else 9
             runs["fpsample kd-line"] = lambda: line(points, count, h=height)
             runs["fpsample kd-tree"] = lambda: tree(points, count)
@@ -99,7 +103,9 @@ class Peers:
         if self.open3d and len(cloud) <= 200_000:
             runs["Open3D"] = lambda: self._search(p, "knn_index").knn_search(self._tensor(q), k)
         if self.cluster and len(cloud) <= 200_000:
-            runs["torch_cluster"] = lambda: self.cluster.knn(cloud, query, k, num_workers=self.threads)
+            runs["torch_cluster"] = lambda: self.cluster.knn(
+                cloud, query, k, num_workers=self.threads
+            )
         return runs
 
     def ball(

@@ -14,7 +14,7 @@ from sparse3d.data.semantic_kitti import LABEL_MAPS, RAW_NAMES
 
 __all__ = ["SegmentConfig", "load_config"]
 
-_SECTIONS = ("name", "weights", "model", "input", "classes", "label_map", "about")
+_SECTIONS = ("name", "weights", "model", "input", "classes", "label_map", "views", "about")
 _INPUT = ("voxel_size", "rounding", "representative", "features", "dtype")
 
 
@@ -31,6 +31,7 @@ class SegmentConfig:
         features: Input channels, by name.
         classes: Raw SemanticKITTI id of each output channel.
         dtype: Arithmetic of the voxel coordinates.
+        views: How often a scan is looked at, turned differently; the scores are averaged.
         weights: File of that name in ``sparse3d/weights``, or None.
         about: One line on what the weights are.
     """
@@ -43,6 +44,7 @@ class SegmentConfig:
     features: tuple[str, ...]
     classes: tuple[int, ...]
     dtype: str = "float32"
+    views: int = 1
     weights: str | None = None
     about: str = ""
 
@@ -93,6 +95,9 @@ def _parse(table: Mapping[str, Any], path: Path) -> SegmentConfig:
     size = feed.get("voxel_size")
     if not isinstance(size, (int, float)) or isinstance(size, bool) or not 0 < size < 100:
         raise ValueError(f"{path}: input.voxel_size must be a number of metres, got {size!r}")
+    views = table.get("views", 1)
+    if not isinstance(views, int) or isinstance(views, bool) or not 1 <= views <= 16:
+        raise ValueError(f"{path}: views must be a whole number from 1 to 16, got {views!r}")
     return SegmentConfig(
         name=str(table.get("name", path.stem)),
         model=_table(table, "model", path),
@@ -102,6 +107,7 @@ def _parse(table: Mapping[str, Any], path: Path) -> SegmentConfig:
         features=features,
         classes=_classes(table, path),
         dtype=_choice({"dtype": "float32", **feed}, "dtype", ("float32", "float64"), path),
+        views=views,
         weights=table.get("weights"),
         about=str(table.get("about", "")),
     )

@@ -101,7 +101,7 @@ def run(options: Options) -> int:
     if options.truth is not None and tally.scans:
         _print_scores(console, tally)
     if options.report or options.demo:
-        _print_report(console, segmenter, options.report or 6)
+        _print_report(console, segmenter, options.report or 24)
     return 2 if tally.failed else 0
 
 
@@ -117,7 +117,7 @@ def _one(path: Path, options: Options, segmenter: Segmenter, tally: _Tally) -> N
         _say(f"warning: {note}")
     labels = segmenter.label(scan, stages)
     with stages.measure("write"):
-        title = f"{path.name}: {scan.total:,} points, weights {segmenter.config.name}"
+        title = f"{path.name}, labelled by sparse3d with the {segmenter.config.name} weights"
         write_results(options.out, path.stem, scan, labels, title)
     tally.scans += 1
     tally.points += scan.total

@@ -133,6 +133,13 @@ class Segmenter:
         stages = stages if stages is not None else Stages()
         if len(points) == 0:
             return np.zeros(0, np.uint32)
+        total = self._scores(points, stages)
+        for view in range(1, self.config.views):
+            total = total + self._scores(turned(points, view), stages)
+        return np.asarray(self._raw[total.argmax(dim=1).numpy()], np.uint32)
+
+    def _scores(self, points: npt.NDArray[np.float32], stages: Stages) -> torch.Tensor:
+        """Log-probability of each class for each point, on the CPU."""
         config = self.config
         with stages.measure("voxelise"):
             tensor, grid = to_sparse(
@@ -144,14 +151,25 @@ class Segmenter:
                 dtype=config.dtype,
             )
         with stages.measure("network"), torch.inference_mode():
-            channel = self.model(tensor.to(self.device)).argmax(dim=1).cpu().numpy()
-        return np.asarray(self._raw[channel][grid.inverse], np.uint32)
+            scores: torch.Tensor = self.model(tensor.to(self.device))
+            return scores.float().log_softmax(dim=1).cpu()[torch.from_numpy(grid.inverse)]
 
     def label(self, scan: Scan, stages: Stages | None = None) -> npt.NDArray[np.uint32]:
         """Raw label of each point of the file; points dropped while reading are unlabeled (0)."""
         labels = np.zeros(scan.total, np.uint32)
         labels[scan.rows] = self.predict(scan.points, stages)
         return labels
+
+
+def turned(points: npt.NDArray[np.float32], view: int) -> npt.NDArray[np.float32]:
+    """The scan turned about the vertical by 45 degrees a view; from the second on, mirrored."""
+    angle = view * np.pi / 4
+    c, s = np.float32(np.cos(angle)), np.float32(np.sin(angle))
+    mirror = np.float32(-1 if view > 1 else 1)
+    moved = np.array(points, np.float32)
+    moved[:, 0] = c * points[:, 0] - s * points[:, 1]
+    moved[:, 1] = mirror * (s * points[:, 0] + c * points[:, 1])
+    return moved
 
 
 def build(config: SegmentConfig) -> torch.nn.Module:

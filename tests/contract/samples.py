@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +13,9 @@ import oracle
 import torch
 from contract.engine import coords_of, random
 
+import sparse3d.ops
 from sparse3d import _registry
-from sparse3d.ops import conv, coordinates, dense, kernel_map, pool, segment, voxelize
-
-ops = (conv, coordinates, dense, kernel_map, pool, segment, voxelize)
+from sparse3d.ops import conv, coordinates, kernel_map, pool
 
 Args = tuple[Any, ...]
 
@@ -33,7 +34,9 @@ EMPTY, SMALL, WIDE = Size("empty", 0, 3, 4), Size("small", 40, 3, 4), Size("wide
 
 
 def engine_ops() -> dict[str, _registry.Op]:
-    """Every op that ``sparse3d.ops`` registers, by name."""
+    """Every op that a module of ``sparse3d.ops`` registers, by name."""
+    for module in pkgutil.iter_modules(sparse3d.ops.__path__):
+        importlib.import_module(f"sparse3d.ops.{module.name}")
     return {
         name: op
         for name, op in sorted(_registry._ops.items())
@@ -136,6 +139,20 @@ def _segment(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
     return [(values, ids, 6)]
 
 
+def _norm(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
+    x = random((size.rows, size.c_in), dtype, 1)
+    weight, bias = random((size.c_in,), torch.float32, 2), random((size.c_in,), torch.float32, 3)
+    if name == "batch_norm_train":
+        return [(x, weight, bias, 1e-5), (x, None, None, 1e-3)]
+    wide = x.double()
+    count = max(size.rows, 1)
+    mean = wide.sum(0) / count
+    var = ((wide - mean) ** 2).sum(0) / count
+    kind = torch.float64 if dtype == torch.float64 else torch.float32
+    grad = random((size.rows, size.c_in), dtype, 4)
+    return [(grad, x, weight, mean.to(kind), var.to(kind), 1e-5)]
+
+
 def _voxelize(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
     coords = cloud(size)
     points = coords.float() + random(coords.shape, torch.float32).abs() * torch.tensor([0, 1, 1, 1])
@@ -162,6 +179,7 @@ _MAKERS: dict[str, Callable[[str, Size, torch.dtype], list[Args]]] = {
     "coordinates": _coordinates,
     "dense": _dense,
     "kernel_map": _kernel_map,
+    "norm": _norm,
     "pool": _pool,
     "segment": _segment,
     "voxelize": _voxelize,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from sparse3d import SparseConvTensor
 from sparse3d.data import ScanError, Sensor, read_scan, simulate
 from sparse3d.data.coarse import COARSE_NAMES, coarse_scores, to_coarse
 from sparse3d.data.config import load_config
@@ -15,7 +17,14 @@ from sparse3d.data.evaluate import FIRST_TRAINING_SEED, RawConfusion, held_out
 from sparse3d.data.files import write_scan
 from sparse3d.data.inputs import point_features, to_sparse
 from sparse3d.data.metrics import Confusion
-from sparse3d.data.segment import Segmenter, Stages, choose_device, load_weights, write_results
+from sparse3d.data.segment import (
+    Segmenter,
+    Stages,
+    choose_device,
+    load_weights,
+    turned,
+    write_results,
+)
 from sparse3d.data.semantic_kitti import RAW_NAMES
 
 SMALL = simulate(11, Sensor(beams=32, azimuths=700))
@@ -70,6 +79,7 @@ def test_every_recipe_in_the_package_loads() -> None:
         ("num_classes: 19", "num_classes: 7", "classes must be listed"),
         ("model:", "classes: [10, 12]\nmodel:", r"raw ids, got \[12\]"),
         ("model:", "label_map: mine\nmodel:", "label_map must be one of"),
+        ("model:", "views: 0\nmodel:", "views must be a whole number from 1 to 16, got 0"),
         ("model: {", "model: [{", "must be YAML"),
     ],
 )
@@ -164,6 +174,41 @@ def test_the_same_scan_gives_the_same_labels(demo: Segmenter) -> None:
     moved = SMALL.points + np.array([0, 0, 0, 0.0], np.float32)
     moved[:, 3] = 0  # remission is not looked at
     np.testing.assert_array_equal(first, demo.predict(moved))
+
+
+class Compass(torch.nn.Module):
+    """Scores that depend on where a point lies, so that turning the scan changes them."""
+
+    def forward(self, x: SparseConvTensor) -> torch.Tensor:
+        own = x.features[:, :2]
+        return torch.cat([own, -own, own.new_ones(len(own), 1)], 1)
+
+
+@pytest.mark.parametrize("views", [1, 2, 4])
+def test_views_are_averaged(demo: Segmenter, views: int) -> None:
+    features = ("x", "y", "z", "remission")
+    config = replace(demo.config, features=features, representative="first", views=views)
+    points = np.zeros((400, 4), np.float32)
+    points[:, 0], points[:, 1] = np.divmod(np.arange(400), 20)
+    points[:, :2] -= 9.3
+    labels = Segmenter(config, Compass(), torch.device("cpu")).predict(points)
+    total = torch.zeros(400, 5)
+    for view in range(views):
+        own = torch.from_numpy(turned(points, view)[:, :2])
+        total += torch.cat([own, -own, torch.ones(400, 1)], 1).log_softmax(1)
+    np.testing.assert_array_equal(labels, np.array(config.classes)[total.argmax(1).numpy()])
+
+
+def test_turning_moves_no_point_up_or_away() -> None:
+    np.testing.assert_array_equal(turned(SMALL.points, 0), SMALL.points)
+    for view in range(1, 8):
+        moved = turned(SMALL.points, view)
+        np.testing.assert_array_equal(moved[:, 2:], SMALL.points[:, 2:])
+        np.testing.assert_allclose(
+            np.hypot(moved[:, 0], moved[:, 1]),
+            np.hypot(SMALL.points[:, 0], SMALL.points[:, 1]),
+            rtol=1e-5,
+        )
 
 
 def test_dropped_points_are_unlabeled(demo: Segmenter, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def run(options: Options) -> int:
     if options.truth is not None and tally.scans:
         _print_scores(console, tally)
     if options.report or options.demo:
-        _print_report(console, segmenter, options.report or 12)
+        _print_report(console, segmenter, options.report or 24)
     return 2 if tally.failed else 0
 
 

@@ -11,9 +11,9 @@ from torch import nn
 
 import sparse3d.compat.minkowski as ME
 import sparse3d.compat.spconv.pytorch as spconv
-import sparse3d.compat.torchsparse as torchsparse
 import sparse3d.compat.torchsparse.nn as spnn
 from sparse3d import checkpoint
+from sparse3d.compat import torchsparse
 
 WIDTHS, SIDE = (6, 8, 12), 16
 

@@ -25,7 +25,8 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     if name == "metal" and importlib.util.find_spec("metal_emu") is not None:
         enable = getattr(importlib.import_module("metal_emu"), "enable", None)
         if enable is not None:
-            enable()
+            option = request.config.getoption
+            enable(option("--metal-front"), option("--metal-seed"))
     if name != "reference":
         reason = _registry.load(name)
         if reason is not None:

@@ -110,8 +110,8 @@ def fuse(model: M) -> M:
     """A copy of `model` for inference, with conv + batch norm + activation folded into the conv.
 
     Runs inside `SparseSequential` are folded; what was folded away becomes an identity, so that
-    indexing still holds. A layer that serves in several places, or shares its parameters, keeps
-    its norm: one kernel cannot hold two of them. The original is untouched.
+    indexing still holds. A layer that serves in several places, shares its parameters, or computes
+    its weight (`torch.nn.utils.parametrize`) keeps its norm. The original is untouched.
 
     Args:
         model: in eval mode; a training module's norms are not folded.
@@ -143,7 +143,9 @@ def _fuse_children(sequence: SparseSequential, uses: Counter[int]) -> None:
         if not isinstance(layer, SparseConvolution) or layer.act_type != "none":
             continue
         norm, activation, alpha, end = _tail(children, position)
-        if layer.training or end == position + 1 or _hooked(layer) or _is_shared(layer, uses):
+        if layer.training or end == position + 1 or _hooked(layer):
+            continue
+        if "weight" not in layer._parameters or _is_shared(layer, uses):
             continue
         weight, bias = _folded(layer, norm)
         with torch.no_grad():

@@ -281,6 +281,13 @@ def test_fuse_keeps_the_norms_of_a_kernel_that_serves_twice(share: str) -> None:
     torch.testing.assert_close(spnn.fuse(model)(x).features, model(x).features)
 
 
+def test_fuse_keeps_the_norm_of_a_computed_weight() -> None:
+    model, x = trained(), scene()
+    torch.nn.utils.parametrizations.weight_norm(model[0])
+    assert isinstance(spnn.fuse(model)[1], nn.BatchNorm1d)
+    torch.testing.assert_close(spnn.fuse(model)(x).features, model(x).features)
+
+
 def test_fuse_leaves_frozen_layers_frozen() -> None:
     model = trained().requires_grad_(False)
     assert not any(value.requires_grad for value in spnn.fuse(model).parameters())

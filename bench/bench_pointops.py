@@ -3,7 +3,8 @@
     python bench/bench_pointops.py [--threads 2] [--json out.json] [--lidar scan.bin ...]
 
 Every row times ours and each peer that is installed on the same points (fpsample, SciPy, Open3D,
-torch_cluster, pytorch3d), builds of indices included, best and median of several runs taken in turn.
+torch_cluster, pytorch3d), builds of indices included, best and median of several runs taken in
+turn.
 `x` is the fastest peer over ours; a row below its bound is printed as LOST. Exactness is checked
 first: no number is printed for an operator whose result is wrong.
 """

@@ -148,10 +148,14 @@ def table(pairs: KernelMap, rows: np.ndarray) -> list[str]:
             naive = naive_bytes(count, n, taps, layer)
             times = " ".join(f"{microseconds(cost.nbytes, cost.macs, gpu):7.0f}" for gpu in GPUS)
             lines.append(
-                f"{name:5} {layer.cin:3}->{layer.cout:3} {layer.tile_rows:4} | {cost.nbytes / 1e6:5.1f} "
-                f"{cost.nbytes / minimum_bytes(counts, n, layer):5.2f} {cost.nbytes / bound:6.2f} | "
-                f"{2 * useful / cost.nbytes:6.1f} {2 * useful / bound:8.1f} | {cost.macs / useful:17.2f} | "
-                f"{times} | {naive / 1e6:12.0f} {microseconds(naive, useful, 'M1'):10.0f}"
+                f"{name:5} {layer.cin:3}->{layer.cout:3} {layer.tile_rows:4} | "
+                f"{cost.nbytes / 1e6:5.1f} "
+                f"{cost.nbytes / minimum_bytes(counts, n, layer):5.2f} "
+                f"{cost.nbytes / bound:6.2f} | "
+                f"{2 * useful / cost.nbytes:6.1f} {2 * useful / bound:8.1f} | "
+                f"{cost.macs / useful:17.2f} | "
+                f"{times} | {naive / 1e6:12.0f} "
+                f"{microseconds(naive, useful, 'M1'):10.0f}"
             )
     return lines
 

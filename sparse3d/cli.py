@@ -9,6 +9,8 @@ import typer
 
 app = typer.Typer(
     help="Sparse 3D deep learning: a lidar scan in, labels out.",
+    epilog="Also: sparse3d doctor (what this installation can do), sparse3d selftest --device mps "
+    "(every operator of a device against the CPU).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

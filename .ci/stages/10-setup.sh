@@ -13,3 +13,5 @@ fi
 [[ -x $BIN/python ]] || python3 -m venv .venv
 "$BIN/python" -c 'import torch' 2>/dev/null || "$BIN/python" -m pip install --quiet torch==2.13.0 numpy
 make --no-print-directory setup
+# The real spconv lies apart, where its stand-in does not meet it.
+[[ -d .venv/parity ]] || "$BIN/python" -m pip install --quiet --target .venv/parity spconv==2.3.8

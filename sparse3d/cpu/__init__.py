@@ -16,6 +16,7 @@ from . import index as index
 from . import interpolate as interpolate
 from . import kernel_map as kernel_map
 from . import knn as knn
+from . import norm as norm
 from . import pool as pool
 from . import segment as segment
 from . import voxelize as voxelize

@@ -29,7 +29,7 @@ DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 
 
 _OUT_OF_MEMORY = 1
 
-_P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+_P, _I32, _I64, _F64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_double
 
 
 def _fields(kind: type[Any], names: str) -> list[tuple[str, type[Any]]]:
@@ -75,6 +75,8 @@ _SIGNATURES: dict[str, list[Any]] = {
     "s3d_pool_max_grad": [_I32, _I32, _P, _P, _I64, _I64, _I64, _P],
     "s3d_segment_sum": [_I32, _I32, _P, _I64, _P, _I64, _I64, _P],
     "s3d_segment_max": [_I32, _I32, _P, _I64, _P, _I64, _I64, _P, _P],
+    "s3d_norm_train": [_I32, _I32, _P, _P, _P, _I64, _I64, _F64, _P, _P, _P],
+    "s3d_norm_grad": [_I32, _I32, _P, _P, _P, _P, _P, _I64, _I64, _F64, _P, _P, _P],
     "s3d_trilinear_map": [_I32, _I32, _P, _I64, _I32, _P, _P, _I64, _P, _P],
     "s3d_interpolate": [_I32, _I32, _I32, _P, _I64, _P, _P, _I64, _I64, _P],
     "s3d_interpolate_grad": [_I32, _I32, _I32, _P, _I64, _P, _P, _I64, _I64, _I64, _P],

@@ -7,6 +7,6 @@ from . import _shader
 
 _shader.require()
 
-from . import conv, coordinates, dense, kernel_map, pool, segment, voxelize  # noqa: E402
+from . import conv, coordinates, dense, kernel_map, norm, pool, segment, voxelize  # noqa: E402
 
-__all__ = ["conv", "coordinates", "dense", "kernel_map", "pool", "segment", "voxelize"]
+__all__ = ["conv", "coordinates", "dense", "kernel_map", "norm", "pool", "segment", "voxelize"]

@@ -8,7 +8,7 @@ from ..ops.conv import CHUNK, conv_plan
 from . import _scan, _shader
 
 TILE = 64
-BLOCK_ROWS = 1 << 16
+BLOCK_ROWS = 1 << 17
 """Rows sorted among themselves. A guess at what fits an Apple system cache; no Mac ran it."""
 
 _MASK_BITS = 27

@@ -72,7 +72,11 @@ inline SpCoord sp_tap(uint tap, constant long* kernel_size) {
 
 // Sum of `value` over the threads before this one, and over all of them. Every thread of the group must call it;
 // `sums` holds one number a simdgroup and may be used again after the call.
-inline uint sp_group_prefix(uint value, threadgroup uint* sums, uint lane, uint sg, uint simdgroups,
+inline uint sp_group_prefix(uint value,
+                            threadgroup uint* sums,
+                            uint lane,
+                            uint sg,
+                            uint simdgroups,
                             thread uint& total) {
     const uint before = simd_prefix_exclusive_sum(value);
     const uint all = simd_sum(value);

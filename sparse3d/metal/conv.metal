@@ -24,11 +24,11 @@
 #define SP_BK 16
 #endif
 #define SP_TILE 64
-#define SP_PARTS (SP_TILE / SP_BM)          // threadgroups that share a tile's rows: 1, or 2 halves
-#define SP_SGM (SP_BM / 32)                 // a simdgroup makes 32 x 16: 8 accumulators
+#define SP_PARTS (SP_TILE / SP_BM)  // threadgroups that share a tile's rows: 1, or 2 halves
+#define SP_SGM (SP_BM / 32)         // a simdgroup makes 32 x 16: 8 accumulators
 #define SP_SGN (SP_BN / 16)
 #define SP_THREADS uint(32 * SP_SGM * SP_SGN)
-#define SP_PAD int(16 / sizeof(SP_ELEM))    // after each row in threadgroup memory, against bank conflicts
+#define SP_PAD int(16 / sizeof(SP_ELEM))  // after each row in threadgroup memory, against bank conflicts
 #define SP_LDA (SP_BK + SP_PAD)
 #define SP_LDB (SP_BACKWARD ? SP_BN + SP_PAD : SP_BK + SP_PAD)
 #define SP_B_ROWS (SP_BACKWARD ? SP_BK : SP_BN)
@@ -82,8 +82,14 @@ struct SpProduct {
 };
 
 // Stages SP_BN columns x SP_BK channels of one tap's weight.
-inline void sp_stage_weight(threadgroup SP_ELEM* bs, device const SP_ELEM* weight, SpLayer l, uint g, uint tap, uint k0,
-                            uint n0, uint tid) {
+inline void sp_stage_weight(threadgroup SP_ELEM* bs,
+                            device const SP_ELEM* weight,
+                            SpLayer l,
+                            uint g,
+                            uint tap,
+                            uint k0,
+                            uint n0,
+                            uint tid) {
     const uint across = (SP_BACKWARD ? SP_BN : SP_BK) / SP_VEC;
     for (uint e = tid; e < SP_B_ROWS * across; e += SP_THREADS) {
         const uint row = e / across, column = e % across * SP_VEC;
@@ -95,8 +101,14 @@ inline void sp_stage_weight(threadgroup SP_ELEM* bs, device const SP_ELEM* weigh
 }
 
 // Stages `count` gathered rows, filled up with zeros to whole fragments.
-inline void sp_stage_rows(threadgroup SP_ELEM* as, device const SP_ELEM* feats, threadgroup const int* source,
-                          uint count, SpLayer l, uint g, uint k0, uint tid) {
+inline void sp_stage_rows(threadgroup SP_ELEM* as,
+                          device const SP_ELEM* feats,
+                          threadgroup const int* source,
+                          uint count,
+                          SpLayer l,
+                          uint g,
+                          uint k0,
+                          uint tid) {
     const uint across = SP_BK / SP_VEC, stride = l.depth * l.groups;
     for (uint e = tid; e < (count + 7) / 8 * 8 * across; e += SP_THREADS) {
         const uint row = e / across, column = e % across * SP_VEC;
@@ -108,13 +120,16 @@ inline void sp_stage_rows(threadgroup SP_ELEM* as, device const SP_ELEM* feats, 
 }
 
 inline void sp_clear(thread SpProduct& product) {
-    SP_UNROLL for (uint i = 0; i < 4; ++i)
-        SP_UNROLL for (uint j = 0; j < 2; ++j) product.m[i][j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    SP_UNROLL for (uint i = 0; i < 4; ++i) SP_UNROLL for (uint j = 0; j < 2; ++j) product.m[i][j] =
+        make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
 }
 
 // Fragments of rows are dealt out in turn, so that all simdgroups have work when rows are few.
-inline void sp_multiply(thread SpProduct& product, threadgroup const SP_ELEM* as, threadgroup const SP_ELEM* bs,
-                        uint count, uint sg) {
+inline void sp_multiply(thread SpProduct& product,
+                        threadgroup const SP_ELEM* as,
+                        threadgroup const SP_ELEM* bs,
+                        uint count,
+                        uint sg) {
     const uint column = sg % SP_SGN * 16;
     for (uint k = 0; k < SP_BK; k += 8) {
         simdgroup_matrix<SP_ELEM, 8, 8> a, b[2];
@@ -154,17 +169,17 @@ inline SpLane sp_lane_of(threadgroup float* scratch, uint tid, uint threads) {
     return lane;
 }
 
-kernel void sp_conv(device const SP_ELEM* feats [[buffer(0)]],       // [N, groups * depth]
-                    device const SP_ELEM* weight [[buffer(1)]],      // [C_out, K, C_in / groups]
-                    device const uint* starts [[buffer(2)]],         // [tiles + 1]
-                    device const uint* slots [[buffer(3)]],          // [S]
-                    device const uint* begins [[buffer(4)]],         // [S + 1]
-                    device const int* sources [[buffer(5)]],         // [P]
-                    device const uchar* places [[buffer(6)]],        // [P]
-                    device const int* rows [[buffer(7)]],            // [tiles, SP_TILE]
-                    device const float* bias [[buffer(8)]],          // [groups * width]; read only if flags say so
-                    device const SP_ELEM* residual [[buffer(9)]],    // [M, groups * width]; likewise
-                    device SP_ELEM* out [[buffer(10)]],              // [M, groups * width]
+kernel void sp_conv(device const SP_ELEM* feats [[buffer(0)]],     // [N, groups * depth]
+                    device const SP_ELEM* weight [[buffer(1)]],    // [C_out, K, C_in / groups]
+                    device const uint* starts [[buffer(2)]],       // [tiles + 1]
+                    device const uint* slots [[buffer(3)]],        // [S]
+                    device const uint* begins [[buffer(4)]],       // [S + 1]
+                    device const int* sources [[buffer(5)]],       // [P]
+                    device const uchar* places [[buffer(6)]],      // [P]
+                    device const int* rows [[buffer(7)]],          // [tiles, SP_TILE]
+                    device const float* bias [[buffer(8)]],        // [groups * width]; read only if flags say so
+                    device const SP_ELEM* residual [[buffer(9)]],  // [M, groups * width]; likewise
+                    device SP_ELEM* out [[buffer(10)]],            // [M, groups * width]
                     constant long* layer [[buffer(11)]],
                     constant float& alpha [[buffer(12)]],
                     uint tid [[thread_index_in_threadgroup]],
@@ -172,7 +187,7 @@ kernel void sp_conv(device const SP_ELEM* feats [[buffer(0)]],       // [N, grou
                     uint2 group [[threadgroup_position_in_grid]]) {
     threadgroup float sums[SP_BM * SP_LDC];
     threadgroup float4 staged[(SP_BM * SP_LDA + SP_B_ROWS * SP_LDB) * int(sizeof(SP_ELEM)) / 16];
-    threadgroup int source[2 * SP_BM];               // pairs of this slot and of the next one
+    threadgroup int source[2 * SP_BM];  // pairs of this slot and of the next one
     threadgroup ushort place[2 * SP_BM];
     threadgroup SP_ELEM* as = (threadgroup SP_ELEM*)staged;
     threadgroup SP_ELEM* bs = as + SP_BM * SP_LDA;
@@ -201,7 +216,7 @@ kernel void sp_conv(device const SP_ELEM* feats [[buffer(0)]],       // [N, grou
         const uint now = ((slot - first) & 1u) * SP_BM, next = SP_BM - now;
         const uint tap = slots[slot] & 0xffffu;
         uint next_count = 0;
-        if (slot + 1 < last) {                       // visible after this slot's barriers, or the one below
+        if (slot + 1 < last) {  // visible after this slot's barriers, or the one below
             const uint half_count = slots[slot + 1] >> 16, begin = begins[slot + 1] + (part ? half_count : 0u);
             next_count = (SP_PARTS == 2 && part == 0 ? begins[slot + 1] + half_count : begins[slot + 2]) - begin;
             for (uint r = tid; r < next_count; r += SP_THREADS) {
@@ -209,7 +224,7 @@ kernel void sp_conv(device const SP_ELEM* feats [[buffer(0)]],       // [N, grou
                 place[next + r] = ushort(places[begin + r]) - ushort(part * SP_BM);
             }
         }
-        if (count == 0) {                            // the other half's slot
+        if (count == 0) {  // the other half's slot
             threadgroup_barrier(mem_flags::mem_threadgroup);
             count = next_count;
             continue;
@@ -234,8 +249,8 @@ kernel void sp_conv(device const SP_ELEM* feats [[buffer(0)]],       // [N, grou
             SP_UNROLL for (uint n = 0; n < 2; ++n) {
                 if (mine[i][n] == ushort(SP_BM)) continue;
                 threadgroup float* at = sums + uint(mine[i][n]) * SP_LDC + sg % SP_SGN * 16;
-                SP_UNROLL for (uint j = 0; j < 2; ++j)
-                    at[8 * j + lane.column[n]] += product.m[i][j].thread_elements()[n];
+                SP_UNROLL for (uint j = 0; j < 2; ++j) at[8 * j + lane.column[n]] +=
+                    product.m[i][j].thread_elements()[n];
             }
         }
         count = next_count;
@@ -280,7 +295,7 @@ kernel void sp_conv_small(device const SP_ELEM* feats [[buffer(0)]],
                           uint lane [[thread_index_in_simdgroup]],
                           uint part [[simdgroup_index_in_threadgroup]],
                           uint2 group [[threadgroup_position_in_grid]]) {
-    threadgroup float sums[SP_TILE * 32];            // [row, lane]: a lane touches its own column only
+    threadgroup float sums[SP_TILE * 32];  // [row, lane]: a lane touches its own column only
     const SpLayer l = sp_layer(layer);
     const uint tile = l.first_tile + group.y, channel = group.x * 32 + lane, channels = l.width * l.groups;
     const bool mine = channel < channels;
@@ -292,14 +307,13 @@ kernel void sp_conv_small(device const SP_ELEM* feats [[buffer(0)]],
         const uint begin = part ? middle : begins[slot], end = part ? begins[slot + 1] : middle;
         for (uint k0 = 0; k0 < l.depth; k0 += SP_STEP) {
             float w[SP_STEP];
-            SP_UNROLL for (uint j = 0; j < SP_STEP; ++j)
-                w[j] = k0 + j < l.depth ? float(weight[sp_weight_at(l, g, tap, k0 + j, n)]) : 0.0f;
+            SP_UNROLL for (uint j = 0; j < SP_STEP; ++j) w[j] =
+                k0 + j < l.depth ? float(weight[sp_weight_at(l, g, tap, k0 + j, n)]) : 0.0f;
             for (uint i = begin; i < end; ++i) {
                 device const SP_ELEM* x = feats + ulong(uint(sources[i])) * (l.depth * l.groups) + g * l.depth + k0;
                 const uint at = uint(places[i]) * 32 + lane;
                 float sum = sums[at];
-                SP_UNROLL for (uint j = 0; j < SP_STEP; ++j)
-                    if (k0 + j < l.depth) sum = fma(float(x[j]), w[j], sum);
+                SP_UNROLL for (uint j = 0; j < SP_STEP; ++j) if (k0 + j < l.depth) sum = fma(float(x[j]), w[j], sum);
                 sums[at] = sum;
             }
         }
@@ -321,11 +335,11 @@ kernel void sp_conv_small(device const SP_ELEM* feats [[buffer(0)]],
 // tap no two pairs meet in one output row, and launches follow each other, so plain additions are enough.
 kernel void sp_conv_tap(device const SP_ELEM* feats [[buffer(0)]],
                         device const SP_ELEM* weight [[buffer(1)]],
-                        device const int* src [[buffer(2)]],         // [P]
-                        device const int* dst [[buffer(3)]],         // [P]
-                        device float* sums [[buffer(4)]],            // [1 or 2, M, groups * width]
-                        constant long* layer [[buffer(5)]],          // then for each tap: tap, first pair, end
-                        constant uint& rows [[buffer(6)]],           // M
+                        device const int* src [[buffer(2)]],  // [P]
+                        device const int* dst [[buffer(3)]],  // [P]
+                        device float* sums [[buffer(4)]],     // [1 or 2, M, groups * width]
+                        constant long* layer [[buffer(5)]],   // then for each tap: tap, first pair, end
+                        constant uint& rows [[buffer(6)]],    // M
                         uint tid [[thread_index_in_threadgroup]],
                         uint sg [[simdgroup_index_in_threadgroup]],
                         uint3 group [[threadgroup_position_in_grid]]) {

@@ -28,8 +28,15 @@ struct alignas(SP_VEC * sizeof(SP_ELEM)) SpPack {
 };
 
 // Loads SP_BP rows of `across` channels into threadgroup memory; absent rows and channels are 0.
-inline void sp_stage(threadgroup SP_ELEM* to, uint stride, uint across, device const SP_ELEM* from, uint channels,
-                     uint first, uint limit, threadgroup const int* rows, uint tid) {
+inline void sp_stage(threadgroup SP_ELEM* to,
+                     uint stride,
+                     uint across,
+                     device const SP_ELEM* from,
+                     uint channels,
+                     uint first,
+                     uint limit,
+                     threadgroup const int* rows,
+                     uint tid) {
     const uint packs = across / SP_VEC;
     for (uint e = tid; e < SP_BP * packs; e += SP_THREADS) {
         const uint r = e / packs, c = e % packs * SP_VEC;
@@ -41,21 +48,21 @@ inline void sp_stage(threadgroup SP_ELEM* to, uint stride, uint across, device c
     }
 }
 
-kernel void sp_weight_grad(device const SP_ELEM* feats [[buffer(0)]],    // [N, groups * inner]
-                           device const SP_ELEM* grad [[buffer(1)]],     // [M, groups * outer]
-                           device const int* src [[buffer(2)]],          // [P]
-                           device const int* dst [[buffer(3)]],          // [P]
-                           device const int* chunk [[buffer(4)]],        // [chunks + 1] first pair of each
-                           device float* partial [[buffer(5)]],          // [chunks here, groups * outer, inner]
-                           constant uint& inner [[buffer(6)]],           // C_in / groups
-                           constant uint& outer [[buffer(7)]],           // C_out / groups
+kernel void sp_weight_grad(device const SP_ELEM* feats [[buffer(0)]],  // [N, groups * inner]
+                           device const SP_ELEM* grad [[buffer(1)]],   // [M, groups * outer]
+                           device const int* src [[buffer(2)]],        // [P]
+                           device const int* dst [[buffer(3)]],        // [P]
+                           device const int* chunk [[buffer(4)]],      // [chunks + 1] first pair of each
+                           device float* partial [[buffer(5)]],        // [chunks here, groups * outer, inner]
+                           constant uint& inner [[buffer(6)]],         // C_in / groups
+                           constant uint& outer [[buffer(7)]],         // C_out / groups
                            constant uint& groups [[buffer(8)]],
                            constant uint& first_chunk [[buffer(9)]],
                            uint tid [[thread_index_in_threadgroup]],
                            uint sg [[simdgroup_index_in_threadgroup]],
                            uint3 group [[threadgroup_position_in_grid]]) {
     threadgroup float4 pool[(SP_STAGED > SP_PARTIAL ? SP_STAGED : SP_PARTIAL) / 16];
-    threadgroup int pairs[4 * SP_BP];                // src and dst of this step and of the next one
+    threadgroup int pairs[4 * SP_BP];  // src and dst of this step and of the next one
     threadgroup SP_ELEM* xs = (threadgroup SP_ELEM*)pool;
     threadgroup SP_ELEM* gs = xs + SP_BP * SP_LDX;
     threadgroup float* ps = (threadgroup float*)pool;
@@ -66,8 +73,8 @@ kernel void sp_weight_grad(device const SP_ELEM* feats [[buffer(0)]],    // [N, 
     const uint o_of_sg = sg / SP_SGI * 32, i_of_sg = sg % SP_SGI * 16;
 
     simdgroup_matrix<float, 8, 8> acc[4][2];
-    SP_UNROLL for (uint i = 0; i < 4; ++i)
-        SP_UNROLL for (uint j = 0; j < 2; ++j) acc[i][j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    SP_UNROLL for (uint i = 0; i < 4; ++i) SP_UNROLL for (uint j = 0; j < 2; ++j) acc[i][j] =
+        make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
 
     for (uint e = tid; e < SP_BP; e += SP_THREADS) {
         pairs[e] = begin + e < end ? src[begin + e] : sp_absent;
@@ -96,7 +103,7 @@ kernel void sp_weight_grad(device const SP_ELEM* feats [[buffer(0)]],    // [N, 
         threadgroup_barrier(mem_flags::mem_threadgroup);
         now = next;
     }
-    SP_UNROLL for (uint i = 0; i < 4; ++i) {         // 8 rows of every simdgroup at a time: little threadgroup memory
+    SP_UNROLL for (uint i = 0; i < 4; ++i) {  // 8 rows of every simdgroup at a time: little threadgroup memory
         SP_UNROLL for (uint j = 0; j < 2; ++j)
             simdgroup_store(acc[i][j], ps + sg / SP_SGI * 8 * SP_LDP + i_of_sg + 8 * j, SP_LDP);
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -120,7 +127,7 @@ kernel void sp_weight_grad_small(device const SP_ELEM* feats [[buffer(0)]],
                                  constant uint& outer [[buffer(7)]],
                                  constant uint& groups [[buffer(8)]],
                                  constant uint& first_chunk [[buffer(9)]],
-                                 uint2 at [[thread_position_in_grid]]) { // element, chunk
+                                 uint2 at [[thread_position_in_grid]]) {  // element, chunk
     const uint size = groups * outer * inner;
     if (at.x >= size) return;
     const uint o = at.x / inner, c = o / outer * inner + at.x % inner;
@@ -132,15 +139,15 @@ kernel void sp_weight_grad_small(device const SP_ELEM* feats [[buffer(0)]],
 }
 
 // out[o, tap, c] += the partial sums of the tap's chunks in [first, last), in order.
-kernel void sp_weight_grad_sum(device const float* partial [[buffer(0)]],    // [last - first, C_out, inner]
-                               device const int* tap_chunk [[buffer(1)]],    // [taps + 1] first chunk of each tap
-                               device float* out [[buffer(2)]],              // [C_out, taps, inner]
-                               constant uint& size [[buffer(3)]],            // C_out * inner
+kernel void sp_weight_grad_sum(device const float* partial [[buffer(0)]],  // [last - first, C_out, inner]
+                               device const int* tap_chunk [[buffer(1)]],  // [taps + 1] first chunk of each tap
+                               device float* out [[buffer(2)]],            // [C_out, taps, inner]
+                               constant uint& size [[buffer(3)]],          // C_out * inner
                                constant uint& inner [[buffer(4)]],
                                constant uint& taps [[buffer(5)]],
                                constant int& first [[buffer(6)]],
                                constant int& last [[buffer(7)]],
-                               uint2 at [[thread_position_in_grid]]) {       // element, tap
+                               uint2 at [[thread_position_in_grid]]) {  // element, tap
     if (at.x >= size || at.y >= taps) return;
     const int begin = max(tap_chunk[at.y], first), end = min(tap_chunk[at.y + 1], last);
     if (begin >= end) return;

@@ -19,10 +19,10 @@ inline uint sp_tap_of(device const long* splits, uint taps, uint pair) {
 
 // entries[tap, dst] = lowest pair of that tap and output row among those of `layer` or later (a pair's layer is 0 at
 // first). Two pairs of a tap meet in one output row only where coordinates repeat.
-kernel void sp_plan_enter(device const int* dst [[buffer(0)]],           // [pairs]
-                          device const long* splits [[buffer(1)]],       // [taps + 1]
-                          device const int* layers [[buffer(2)]],        // [pairs]
-                          device atomic_uint* entries [[buffer(3)]],     // [taps, rows], SP_EMPTY before
+kernel void sp_plan_enter(device const int* dst [[buffer(0)]],        // [pairs]
+                          device const long* splits [[buffer(1)]],    // [taps + 1]
+                          device const int* layers [[buffer(2)]],     // [pairs]
+                          device atomic_uint* entries [[buffer(3)]],  // [taps, rows], SP_EMPTY before
                           constant uint& pairs [[buffer(4)]],
                           constant uint& taps [[buffer(5)]],
                           constant uint& rows [[buffer(6)]],
@@ -53,13 +53,13 @@ kernel void sp_plan_displace(device const int* dst [[buffer(0)]],
 
 // keys[row] = block of stored order, then the position of the row's tap mask in a Gray code. bit_of[tap] is the mask
 // bit of a tap, -1 for taps that do not take part.
-kernel void sp_plan_keys(device const uint* entries [[buffer(0)]],       // [taps, rows]
-                         device const int* bit_of [[buffer(1)]],         // [taps]
-                         device uint* keys [[buffer(2)]],                // [rows]
+kernel void sp_plan_keys(device const uint* entries [[buffer(0)]],  // [taps, rows]
+                         device const int* bit_of [[buffer(1)]],    // [taps]
+                         device uint* keys [[buffer(2)]],           // [rows]
                          constant uint& taps [[buffer(3)]],
                          constant uint& rows [[buffer(4)]],
-                         constant uint& bits [[buffer(5)]],              // mask bits
-                         constant uint& block [[buffer(6)]],             // rows a block
+                         constant uint& bits [[buffer(5)]],   // mask bits
+                         constant uint& block [[buffer(6)]],  // rows a block
                          uint i [[thread_position_in_grid]]) {
     if (i >= rows) return;
     uint word = 0;
@@ -70,7 +70,11 @@ kernel void sp_plan_keys(device const uint* entries [[buffer(0)]],       // [tap
 }
 
 // Pairs of a tile's rows through one tap: lane l looks at rows l and l + 32. Returns which lanes have one.
-inline uint2 sp_present(device const uint* entries, int row0, int row1, ulong first, thread uint& pair0,
+inline uint2 sp_present(device const uint* entries,
+                        int row0,
+                        int row1,
+                        ulong first,
+                        thread uint& pair0,
                         thread uint& pair1) {
     pair0 = row0 >= 0 ? entries[first + uint(row0)] : SP_EMPTY;
     pair1 = row1 >= 0 ? entries[first + uint(row1)] : SP_EMPTY;
@@ -78,11 +82,11 @@ inline uint2 sp_present(device const uint* entries, int row0, int row1, ulong fi
 }
 
 // One simdgroup a tile: how many taps are present, and how many pairs.
-kernel void sp_plan_count(device const uint* entries [[buffer(0)]],      // [layers * taps, rows]
-                          device const int* order [[buffer(1)]],         // [rows]
-                          device uint* slot_counts [[buffer(2)]],        // [tiles + 1]
-                          device uint* pair_counts [[buffer(3)]],        // [tiles + 1]
-                          constant uint& taps [[buffer(4)]],             // layers * taps
+kernel void sp_plan_count(device const uint* entries [[buffer(0)]],  // [layers * taps, rows]
+                          device const int* order [[buffer(1)]],     // [rows]
+                          device uint* slot_counts [[buffer(2)]],    // [tiles + 1]
+                          device uint* pair_counts [[buffer(3)]],    // [tiles + 1]
+                          constant uint& taps [[buffer(4)]],         // layers * taps
                           constant uint& rows [[buffer(5)]],
                           uint lane [[thread_index_in_simdgroup]],
                           uint tile [[threadgroup_position_in_grid]]) {
@@ -104,15 +108,15 @@ kernel void sp_plan_count(device const uint* entries [[buffer(0)]],      // [lay
 // pairs in the first half of the tile (high 16 bits).
 kernel void sp_plan_fill(device const uint* entries [[buffer(0)]],
                          device const int* order [[buffer(1)]],
-                         device const int* src [[buffer(2)]],            // [pairs]
-                         device const uint* starts [[buffer(3)]],        // [tiles + 1] first slot of a tile
-                         device const uint* pair_starts [[buffer(4)]],   // [tiles + 1] first pair of a tile
-                         device uint* slots [[buffer(5)]],               // [slots]
-                         device uint* begins [[buffer(6)]],              // [slots + 1] first pair of a slot
-                         device int* sources [[buffer(7)]],              // [pairs] input row
-                         device uchar* places [[buffer(8)]],             // [pairs] row in the tile
-                         device int* tile_rows [[buffer(9)]],            // [tiles, SP_TILE] output row, -1 = none
-                         constant uint& all_taps [[buffer(10)]],         // layers * taps
+                         device const int* src [[buffer(2)]],           // [pairs]
+                         device const uint* starts [[buffer(3)]],       // [tiles + 1] first slot of a tile
+                         device const uint* pair_starts [[buffer(4)]],  // [tiles + 1] first pair of a tile
+                         device uint* slots [[buffer(5)]],              // [slots]
+                         device uint* begins [[buffer(6)]],             // [slots + 1] first pair of a slot
+                         device int* sources [[buffer(7)]],             // [pairs] input row
+                         device uchar* places [[buffer(8)]],            // [pairs] row in the tile
+                         device int* tile_rows [[buffer(9)]],           // [tiles, SP_TILE] output row, -1 = none
+                         constant uint& all_taps [[buffer(10)]],        // layers * taps
                          constant uint& taps [[buffer(11)]],
                          constant uint& rows [[buffer(12)]],
                          uint lane [[thread_index_in_simdgroup]],

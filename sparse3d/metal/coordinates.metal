@@ -2,8 +2,8 @@
 // stored; they are read back from the coordinates, which no kernel writes, so 32-bit atomics are enough.
 
 // One thread a row. Ends with the lowest row of each coordinate in its slot, whatever the order of threads.
-kernel void sp_table_insert(device const int* coords [[buffer(0)]],      // [n, SP_COLS]
-                            device atomic_int* table [[buffer(1)]],      // [mask + 1], -1 before
+kernel void sp_table_insert(device const int* coords [[buffer(0)]],  // [n, SP_COLS]
+                            device atomic_int* table [[buffer(1)]],  // [mask + 1], -1 before
                             constant uint& n [[buffer(2)]],
                             constant uint& mask [[buffer(3)]],
                             uint i [[thread_position_in_grid]]) {
@@ -31,8 +31,8 @@ kernel void sp_table_insert(device const int* coords [[buffer(0)]],      // [n, 
 
 kernel void sp_lookup(device const int* coords [[buffer(0)]],
                       device const int* table [[buffer(1)]],
-                      device const int* queries [[buffer(2)]],           // [q, SP_COLS]
-                      device int* rows [[buffer(3)]],                    // [q]
+                      device const int* queries [[buffer(2)]],  // [q, SP_COLS]
+                      device int* rows [[buffer(3)]],           // [q]
                       constant uint& q [[buffer(4)]],
                       constant uint& mask [[buffer(5)]],
                       uint i [[thread_position_in_grid]]) {
@@ -41,7 +41,7 @@ kernel void sp_lookup(device const int* coords [[buffer(0)]],
 
 // status: [0] a batch id below the one before it exists, [1] lowest batch id, [2] highest.
 kernel void sp_batch_order(device const int* coords [[buffer(0)]],
-                           device atomic_int* status [[buffer(1)]],      // [3], (0, INT_MAX, INT_MIN) before
+                           device atomic_int* status [[buffer(1)]],  // [3], (0, INT_MAX, INT_MIN) before
                            constant uint& n [[buffer(2)]],
                            uint i [[thread_position_in_grid]],
                            uint lane [[thread_index_in_simdgroup]]) {
@@ -78,9 +78,9 @@ kernel void sp_place(device const int* rows [[buffer(0)]],
     place[row] = int(i);
 }
 
-kernel void sp_gather_rows(device const int* coords [[buffer(0)]],       // [*, SP_COLS]
-                           device const int* rows [[buffer(1)]],         // [n]
-                           device int* out [[buffer(2)]],                // [n, SP_COLS]
+kernel void sp_gather_rows(device const int* coords [[buffer(0)]],  // [*, SP_COLS]
+                           device const int* rows [[buffer(1)]],    // [n]
+                           device int* out [[buffer(2)]],           // [n, SP_COLS]
                            constant uint& n [[buffer(3)]],
                            uint i [[thread_position_in_grid]]) {
     if (i >= n) return;

@@ -8,8 +8,8 @@ inline ulong sp_cell(device const int* coords, uint row, constant long* shape) {
 }
 
 // owner[cell] = lowest row in it.
-kernel void sp_dense_owner(device const int* coords [[buffer(0)]],       // [n, SP_COLS], inside the grid
-                           device atomic_int* owner [[buffer(1)]],       // [cells], INT_MAX before
+kernel void sp_dense_owner(device const int* coords [[buffer(0)]],  // [n, SP_COLS], inside the grid
+                           device atomic_int* owner [[buffer(1)]],  // [cells], INT_MAX before
                            constant uint& n [[buffer(2)]],
                            constant long* shape [[buffer(3)]],
                            uint i [[thread_position_in_grid]]) {
@@ -19,11 +19,11 @@ kernel void sp_dense_owner(device const int* coords [[buffer(0)]],       // [n, 
 kernel void sp_dense_scatter(device const SP_ELEM* feats [[buffer(0)]],  // [n, channels]
                              device const int* coords [[buffer(1)]],
                              device const int* owner [[buffer(2)]],
-                             device SP_ELEM* dense [[buffer(3)]],        // [cells, channels], 0 before
+                             device SP_ELEM* dense [[buffer(3)]],  // [cells, channels], 0 before
                              constant uint& channels [[buffer(4)]],
                              constant uint& n [[buffer(5)]],
                              constant long* shape [[buffer(6)]],
-                             uint2 at [[thread_position_in_grid]]) {     // channel, row
+                             uint2 at [[thread_position_in_grid]]) {  // channel, row
     if (at.x >= channels || at.y >= n) return;
     const ulong cell = sp_cell(coords, at.y, shape);
     if (owner[cell] == int(at.y)) dense[cell * channels + at.x] = feats[ulong(at.y) * channels + at.x];
@@ -31,7 +31,7 @@ kernel void sp_dense_scatter(device const SP_ELEM* feats [[buffer(0)]],  // [n, 
 
 kernel void sp_dense_gather(device const SP_ELEM* dense [[buffer(0)]],
                             device const int* coords [[buffer(1)]],
-                            device SP_ELEM* out [[buffer(2)]],           // [n, channels]
+                            device SP_ELEM* out [[buffer(2)]],  // [n, channels]
                             constant uint& channels [[buffer(3)]],
                             constant uint& n [[buffer(4)]],
                             constant long* shape [[buffer(5)]],

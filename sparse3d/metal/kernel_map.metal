@@ -5,7 +5,11 @@
 inline bool sp_in_range(long v) { return v >= -2147483648l && v <= 2147483647l; }
 
 // Input position p = q * stride - padding + t * dilation; false if it leaves int32.
-inline bool sp_input_of(SpCoord q, SpCoord tap, constant long* stride, constant long* padding, constant long* dilation,
+inline bool sp_input_of(SpCoord q,
+                        SpCoord tap,
+                        constant long* stride,
+                        constant long* padding,
+                        constant long* dilation,
                         thread SpCoord& p) {
     p.v[0] = q.v[0];
     bool legal = true;
@@ -22,13 +26,13 @@ inline bool sp_input_of(SpCoord q, SpCoord tap, constant long* stride, constant 
 // each row's owner. A row that repeats another is nobody's neighbour and looks its own mirrored taps up.
 kernel void sp_map_submanifold(device const int* coords [[buffer(0)]],
                                device const int* table [[buffer(1)]],
-                               device int* neighbours [[buffer(2)]],     // [K, n], -1 but for the centre
+                               device int* neighbours [[buffer(2)]],  // [K, n], -1 but for the centre
                                constant uint& n [[buffer(3)]],
                                constant uint& mask [[buffer(4)]],
-                               constant uint& taps [[buffer(5)]],        // K, odd
+                               constant uint& taps [[buffer(5)]],  // K, odd
                                constant long* kernel_size [[buffer(6)]],
                                constant long* dilation [[buffer(7)]],
-                               uint2 at [[thread_position_in_grid]]) {   // row, tap < K / 2
+                               uint2 at [[thread_position_in_grid]]) {  // row, tap < K / 2
     if (at.x >= n || at.y >= taps / 2) return;
     const SpCoord q = sp_load(coords, at.x), tap = sp_tap(at.y, kernel_size);
     const uint mirror = taps - 1 - at.y;
@@ -53,8 +57,8 @@ kernel void sp_map_submanifold(device const int* coords [[buffer(0)]],
 
 kernel void sp_map_given(device const int* coords [[buffer(0)]],
                          device const int* table [[buffer(1)]],
-                         device const int* out_coords [[buffer(2)]],     // [m, SP_COLS]
-                         device int* neighbours [[buffer(3)]],           // [K, m]
+                         device const int* out_coords [[buffer(2)]],  // [m, SP_COLS]
+                         device int* neighbours [[buffer(3)]],        // [K, m]
                          constant uint& m [[buffer(4)]],
                          constant uint& mask [[buffer(5)]],
                          constant uint& taps [[buffer(6)]],
@@ -62,16 +66,15 @@ kernel void sp_map_given(device const int* coords [[buffer(0)]],
                          constant long* stride [[buffer(8)]],
                          constant long* padding [[buffer(9)]],
                          constant long* dilation [[buffer(10)]],
-                         uint2 at [[thread_position_in_grid]]) {         // row, tap
+                         uint2 at [[thread_position_in_grid]]) {  // row, tap
     if (at.x >= m || at.y >= taps) return;
     SpCoord p;
-    const bool legal =
-        sp_input_of(sp_load(out_coords, at.x), sp_tap(at.y, kernel_size), stride, padding, dilation, p);
+    const bool legal = sp_input_of(sp_load(out_coords, at.x), sp_tap(at.y, kernel_size), stride, padding, dilation, p);
     neighbours[ulong(at.y) * m + at.x] = legal ? sp_find(coords, table, mask, p) : sp_absent;
 }
 
 kernel void sp_floor(device const int* coords [[buffer(0)]],
-                     device int* cells [[buffer(1)]],                    // [n, SP_COLS] floor(p / stride)
+                     device int* cells [[buffer(1)]],  // [n, SP_COLS] floor(p / stride)
                      constant uint& n [[buffer(2)]],
                      constant long* stride [[buffer(3)]],
                      uint i [[thread_position_in_grid]]) {
@@ -86,9 +89,17 @@ kernel void sp_floor(device const int* coords [[buffer(0)]],
 // ones; it holds the lowest, so the lowest owns the output and candidate order is the order of first occurrence.
 
 // The output of a candidate; false if there is none. Transposed: q = p * stride - padding + t * dilation.
-inline bool sp_candidate(device const int* coords, uint candidate, uint taps, constant long* kernel_size,
-                         constant long* stride, constant long* padding, constant long* dilation,
-                         constant long* out_shape, uint grid, uint transposed, thread SpCoord& q) {
+inline bool sp_candidate(device const int* coords,
+                         uint candidate,
+                         uint taps,
+                         constant long* kernel_size,
+                         constant long* stride,
+                         constant long* padding,
+                         constant long* dilation,
+                         constant long* out_shape,
+                         uint grid,
+                         uint transposed,
+                         thread SpCoord& q) {
     const SpCoord p = sp_load(coords, candidate / taps), tap = sp_tap(candidate % taps, kernel_size);
     bool legal = true;
     q.v[0] = p.v[0];
@@ -122,8 +133,8 @@ kernel void sp_footprint_insert(device const int* coords [[buffer(0)]],
                                 constant uint& transposed [[buffer(11)]],
                                 uint i [[thread_position_in_grid]]) {
     SpCoord key, other;
-    if (i >= candidates || !sp_candidate(coords, i, taps, kernel_size, stride, padding, dilation, out_shape, grid,
-                                         transposed, key))
+    if (i >= candidates ||
+        !sp_candidate(coords, i, taps, kernel_size, stride, padding, dilation, out_shape, grid, transposed, key))
         return;
     uint slot = sp_hash(key) & mask;
     for (uint probes = 0; probes <= mask;) {
@@ -150,7 +161,7 @@ kernel void sp_footprint_insert(device const int* coords [[buffer(0)]],
 // owner[c] = the candidate that owns c's output, -1 if c has none.
 kernel void sp_footprint_owner(device const int* coords [[buffer(0)]],
                                device const int* table [[buffer(1)]],
-                               device int* owner [[buffer(2)]],          // [candidates]
+                               device int* owner [[buffer(2)]],  // [candidates]
                                constant uint& candidates [[buffer(3)]],
                                constant uint& mask [[buffer(4)]],
                                constant uint& taps [[buffer(5)]],
@@ -184,8 +195,8 @@ kernel void sp_footprint_owner(device const int* coords [[buffer(0)]],
 
 // out_coords[i] = the output of candidate first[i].
 kernel void sp_footprint_rows(device const int* coords [[buffer(0)]],
-                              device const int* first [[buffer(1)]],     // [m]
-                              device int* out_coords [[buffer(2)]],      // [m, SP_COLS]
+                              device const int* first [[buffer(1)]],  // [m]
+                              device int* out_coords [[buffer(2)]],   // [m, SP_COLS]
                               constant uint& m [[buffer(3)]],
                               constant uint& taps [[buffer(4)]],
                               constant long* kernel_size [[buffer(5)]],
@@ -203,7 +214,7 @@ kernel void sp_footprint_rows(device const int* coords [[buffer(0)]],
 // Every candidate enters its input row in the neighbour table of its output. Rows that repeat each other meet in one
 // entry: the lowest stays, and `repeats` counts the others.
 kernel void sp_footprint_pairs(device const int* owner [[buffer(0)]],
-                               device const int* place [[buffer(1)]],    // [candidates], at owners: output row
+                               device const int* place [[buffer(1)]],         // [candidates], at owners: output row
                                device atomic_uint* neighbours [[buffer(2)]],  // [K, m], ~0 before
                                device atomic_uint* repeats [[buffer(3)]],     // [1]
                                constant uint& candidates [[buffer(4)]],
@@ -219,7 +230,7 @@ kernel void sp_footprint_pairs(device const int* owner [[buffer(0)]],
 // For rows that repeat: sort keys of all candidates, output row or m (no output), and tap.
 kernel void sp_footprint_keys(device const int* owner [[buffer(0)]],
                               device const int* place [[buffer(1)]],
-                              device uint* keys [[buffer(2)]],           // [candidates]
+                              device uint* keys [[buffer(2)]],  // [candidates]
                               constant uint& candidates [[buffer(3)]],
                               constant uint& m [[buffer(4)]],
                               uint i [[thread_position_in_grid]]) {
@@ -228,7 +239,7 @@ kernel void sp_footprint_keys(device const int* owner [[buffer(0)]],
 
 // keys[i] = tap of candidate order[i].
 kernel void sp_footprint_taps(device const int* order [[buffer(0)]],
-                              device uint* keys [[buffer(1)]],           // [pairs]
+                              device uint* keys [[buffer(1)]],  // [pairs]
                               constant uint& pairs [[buffer(2)]],
                               constant uint& taps [[buffer(3)]],
                               uint i [[thread_position_in_grid]]) {
@@ -240,7 +251,7 @@ kernel void sp_footprint_emit(device const int* owner [[buffer(0)]],
                               device const int* place [[buffer(1)]],
                               device const int* order [[buffer(2)]],
                               device const int* moved [[buffer(3)]],
-                              device int* src [[buffer(4)]],             // [pairs]
+                              device int* src [[buffer(4)]],  // [pairs]
                               device int* dst [[buffer(5)]],
                               constant uint& pairs [[buffer(6)]],
                               constant uint& taps [[buffer(7)]],

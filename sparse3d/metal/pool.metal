@@ -3,14 +3,14 @@
 
 #define SP_EMPTY 0xffffffffu
 
-kernel void sp_pool_sum(device const SP_ELEM* feats [[buffer(0)]],       // [N, channels]
-                        device const int* src [[buffer(1)]],             // [P]
-                        device const uint* entries [[buffer(2)]],        // [taps, rows]
-                        device SP_ELEM* out [[buffer(3)]],               // [rows, channels]
+kernel void sp_pool_sum(device const SP_ELEM* feats [[buffer(0)]],  // [N, channels]
+                        device const int* src [[buffer(1)]],        // [P]
+                        device const uint* entries [[buffer(2)]],   // [taps, rows]
+                        device SP_ELEM* out [[buffer(3)]],          // [rows, channels]
                         constant uint& channels [[buffer(4)]],
                         constant uint& rows [[buffer(5)]],
                         constant uint& taps [[buffer(6)]],
-                        uint2 at [[thread_position_in_grid]]) {          // channel, row
+                        uint2 at [[thread_position_in_grid]]) {  // channel, row
     if (at.x >= channels || at.y >= rows) return;
     float sum = 0.0f;
     for (uint t = 0; t < taps; ++t) {
@@ -24,7 +24,7 @@ kernel void sp_pool_max(device const SP_ELEM* feats [[buffer(0)]],
                         device const int* src [[buffer(1)]],
                         device const uint* entries [[buffer(2)]],
                         device SP_ELEM* out [[buffer(3)]],
-                        device int* arg [[buffer(4)]],                   // [rows, channels] input row, -1 = none
+                        device int* arg [[buffer(4)]],  // [rows, channels] input row, -1 = none
                         constant uint& channels [[buffer(5)]],
                         constant uint& rows [[buffer(6)]],
                         constant uint& taps [[buffer(7)]],
@@ -46,11 +46,11 @@ kernel void sp_pool_max(device const SP_ELEM* feats [[buffer(0)]],
 }
 
 // Of the outputs that input row `at.y` reaches, the gradients of those whose maximum it is.
-kernel void sp_pool_max_grad(device const SP_ELEM* grad [[buffer(0)]],   // [M, channels]
-                             device const int* arg [[buffer(1)]],        // [M, channels]
-                             device const int* dst [[buffer(2)]],        // [P]
-                             device const uint* entries [[buffer(3)]],   // [taps, rows], rows are inputs
-                             device SP_ELEM* out [[buffer(4)]],          // [rows, channels]
+kernel void sp_pool_max_grad(device const SP_ELEM* grad [[buffer(0)]],  // [M, channels]
+                             device const int* arg [[buffer(1)]],       // [M, channels]
+                             device const int* dst [[buffer(2)]],       // [P]
+                             device const uint* entries [[buffer(3)]],  // [taps, rows], rows are inputs
+                             device SP_ELEM* out [[buffer(4)]],         // [rows, channels]
                              constant uint& channels [[buffer(5)]],
                              constant uint& rows [[buffer(6)]],
                              constant uint& taps [[buffer(7)]],

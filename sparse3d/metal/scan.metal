@@ -1,18 +1,16 @@
 // Counting, scanning, compacting and sorting, all stable and without a message between threadgroups inside a launch:
 // every block counts, one threadgroup scans the counts, every block writes.
 
-#define SP_BLOCK 1024          // elements a threadgroup handles
-#define SP_SCAN_THREADS 256    // its threads; each takes 4 elements in a row
+#define SP_BLOCK 1024        // elements a threadgroup handles
+#define SP_SCAN_THREADS 256  // its threads; each takes 4 elements in a row
 #define SP_SCAN_SIMDS (SP_SCAN_THREADS / 32)
 
 // What makes an element count: mode 0, a value that is not -1; mode 1, a value equal to its own position.
-inline bool sp_counts(int value, uint position, uint mode) {
-    return mode == 0 ? value >= 0 : value == int(position);
-}
+inline bool sp_counts(int value, uint position, uint mode) { return mode == 0 ? value >= 0 : value == int(position); }
 
 // counts[segment * blocks + block] = counted elements of that block; segments of `length` values lie one after another.
-kernel void sp_count(device const int* values [[buffer(0)]],   // [segments, length]
-                     device uint* counts [[buffer(1)]],        // [segments, blocks]
+kernel void sp_count(device const int* values [[buffer(0)]],  // [segments, length]
+                     device uint* counts [[buffer(1)]],       // [segments, blocks]
                      constant uint& length [[buffer(2)]],
                      constant uint& mode [[buffer(3)]],
                      uint tid [[thread_index_in_threadgroup]],
@@ -32,7 +30,7 @@ kernel void sp_count(device const int* values [[buffer(0)]],   // [segments, len
 }
 
 // Exclusive prefix sum of `values` in place by one threadgroup; values[n] becomes the total.
-kernel void sp_scan(device uint* values [[buffer(0)]],         // [n + 1]
+kernel void sp_scan(device uint* values [[buffer(0)]],  // [n + 1]
                     constant uint& n [[buffer(1)]],
                     uint tid [[thread_index_in_threadgroup]],
                     uint lane [[thread_index_in_simdgroup]],
@@ -60,7 +58,7 @@ kernel void sp_scan(device uint* values [[buffer(0)]],         // [n + 1]
 
 // splits[t] = first element of segment t; for offsets from sp_count and sp_scan.
 kernel void sp_splits(device const uint* offsets [[buffer(0)]],
-                      device long* splits [[buffer(1)]],       // [segments + 1]
+                      device long* splits [[buffer(1)]],  // [segments + 1]
                       constant uint& segments [[buffer(2)]],
                       constant uint& blocks [[buffer(3)]],
                       uint t [[thread_position_in_grid]]) {
@@ -97,10 +95,10 @@ kernel void sp_compact_pairs(device const int* values [[buffer(0)]],    // [segm
 }
 
 // Of values that own themselves: their positions in order, and at each such position its number in that order.
-kernel void sp_compact_owners(device const int* values [[buffer(0)]],   // [length]
+kernel void sp_compact_owners(device const int* values [[buffer(0)]],  // [length]
                               device const uint* offsets [[buffer(1)]],
-                              device int* first [[buffer(2)]],          // [owners]
-                              device int* rank [[buffer(3)]],           // [length]; written at owners only
+                              device int* first [[buffer(2)]],  // [owners]
+                              device int* rank [[buffer(3)]],   // [length]; written at owners only
                               constant uint& length [[buffer(4)]],
                               uint tid [[thread_index_in_threadgroup]],
                               uint lane [[thread_index_in_simdgroup]],
@@ -128,8 +126,8 @@ kernel void sp_compact_owners(device const int* values [[buffer(0)]],   // [leng
 // ---- radix sort, 4 bits a pass ----
 
 // counts[digit * blocks + block]; scanned, they say where a block's keys of a digit go.
-kernel void sp_sort_count(device const uint* keys [[buffer(0)]],        // [n]
-                          device uint* counts [[buffer(1)]],            // [16, blocks]
+kernel void sp_sort_count(device const uint* keys [[buffer(0)]],  // [n]
+                          device uint* counts [[buffer(1)]],      // [16, blocks]
                           constant uint& n [[buffer(2)]],
                           constant uint& shift [[buffer(3)]],
                           uint tid [[thread_index_in_threadgroup]],
@@ -146,9 +144,9 @@ kernel void sp_sort_count(device const uint* keys [[buffer(0)]],        // [n]
     if (tid < 16) counts[tid * blocks + group] = atomic_load_explicit(&digits[tid], memory_order_relaxed);
 }
 
-kernel void sp_sort_scatter(device const uint* keys [[buffer(0)]],      // [n]
-                            device const int* rows [[buffer(1)]],       // [n]; not read in the first pass
-                            device const uint* offsets [[buffer(2)]],   // [16, blocks] scanned counts
+kernel void sp_sort_scatter(device const uint* keys [[buffer(0)]],     // [n]
+                            device const int* rows [[buffer(1)]],      // [n]; not read in the first pass
+                            device const uint* offsets [[buffer(2)]],  // [16, blocks] scanned counts
                             device uint* keys_out [[buffer(3)]],
                             device int* rows_out [[buffer(4)]],
                             constant uint& n [[buffer(5)]],
@@ -159,7 +157,7 @@ kernel void sp_sort_scatter(device const uint* keys [[buffer(0)]],      // [n]
                             uint sg [[simdgroup_index_in_threadgroup]],
                             uint group [[threadgroup_position_in_grid]],
                             uint blocks [[threadgroups_per_grid]]) {
-    threadgroup ushort before[16 * SP_SCAN_THREADS];   // keys of a digit in the threads before this one
+    threadgroup ushort before[16 * SP_SCAN_THREADS];  // keys of a digit in the threads before this one
     uint key[4];
     for (uint d = 0; d < 16; ++d) before[d * SP_SCAN_THREADS + tid] = ushort(0);
     for (uint j = 0; j < 4; ++j) {
@@ -191,8 +189,8 @@ kernel void sp_sort_scatter(device const uint* keys [[buffer(0)]],      // [n]
 }
 
 // bounds[s] = first position whose key is s or more; keys ascend.
-kernel void sp_bounds(device const uint* keys [[buffer(0)]],            // [n]
-                      device int* bounds [[buffer(1)]],                 // [segments + 1]
+kernel void sp_bounds(device const uint* keys [[buffer(0)]],  // [n]
+                      device int* bounds [[buffer(1)]],       // [segments + 1]
                       constant uint& n [[buffer(2)]],
                       constant uint& segments [[buffer(3)]],
                       uint s [[thread_position_in_grid]]) {

@@ -7,8 +7,8 @@
 #define SP_CHUNK 512
 
 // counts[s] = chunks of segment s.
-kernel void sp_segment_chunks(device const int* starts [[buffer(0)]],    // [segments + 1]
-                              device int* counts [[buffer(1)]],          // [segments + 1]
+kernel void sp_segment_chunks(device const int* starts [[buffer(0)]],  // [segments + 1]
+                              device int* counts [[buffer(1)]],        // [segments + 1]
                               constant uint& segments [[buffer(2)]],
                               uint s [[thread_position_in_grid]]) {
     if (s < segments) counts[s] = (starts[s + 1] - starts[s] + SP_CHUNK - 1) / SP_CHUNK;
@@ -36,17 +36,17 @@ inline SpRange sp_chunk(device const int* starts, device const int* chunks, uint
     return range;
 }
 
-kernel void sp_segment_sum(device const SP_ELEM* values [[buffer(0)]],   // [rows, channels]
-                           device const int* order [[buffer(1)]],        // [entries] by segment
-                           device const float* weights [[buffer(2)]],    // [entries]; read if SP_WEIGHTED
-                           device const int* starts [[buffer(3)]],       // [segments + 1]
-                           device const int* chunks [[buffer(4)]],       // [segments + 1]
-                           device float* partial [[buffer(5)]],          // [most chunks, channels]
+kernel void sp_segment_sum(device const SP_ELEM* values [[buffer(0)]],  // [rows, channels]
+                           device const int* order [[buffer(1)]],       // [entries] by segment
+                           device const float* weights [[buffer(2)]],   // [entries]; read if SP_WEIGHTED
+                           device const int* starts [[buffer(3)]],      // [segments + 1]
+                           device const int* chunks [[buffer(4)]],      // [segments + 1]
+                           device float* partial [[buffer(5)]],         // [most chunks, channels]
                            constant uint& channels [[buffer(6)]],
                            constant uint& segments [[buffer(7)]],
                            constant uint& most_chunks [[buffer(8)]],
                            constant uint& corners [[buffer(9)]],
-                           uint2 at [[thread_position_in_grid]]) {       // channel, chunk
+                           uint2 at [[thread_position_in_grid]]) {  // channel, chunk
     if (at.x >= channels || at.y >= most_chunks) return;
     const SpRange range = sp_chunk(starts, chunks, segments, at.y);
     float sum = 0.0f;
@@ -60,10 +60,10 @@ kernel void sp_segment_sum(device const SP_ELEM* values [[buffer(0)]],   // [row
 
 kernel void sp_segment_total(device const float* partial [[buffer(0)]],
                              device const int* chunks [[buffer(1)]],
-                             device SP_ELEM* out [[buffer(2)]],          // [segments, channels]
+                             device SP_ELEM* out [[buffer(2)]],  // [segments, channels]
                              constant uint& channels [[buffer(3)]],
                              constant uint& segments [[buffer(4)]],
-                             uint2 at [[thread_position_in_grid]]) {     // channel, segment
+                             uint2 at [[thread_position_in_grid]]) {  // channel, segment
     if (at.x >= channels || at.y >= segments) return;
     float sum = 0.0f;
     for (int c = chunks[at.y]; c < chunks[at.y + 1]; ++c) sum += partial[ulong(uint(c)) * channels + at.x];
@@ -88,7 +88,7 @@ kernel void sp_segment_max(device const SP_ELEM* values [[buffer(0)]],
                            device const int* order [[buffer(1)]],
                            device const int* starts [[buffer(2)]],
                            device const int* chunks [[buffer(3)]],
-                           device int* partial [[buffer(4)]],            // [most chunks, channels] row of the maximum
+                           device int* partial [[buffer(4)]],  // [most chunks, channels] row of the maximum
                            constant uint& channels [[buffer(5)]],
                            constant uint& segments [[buffer(6)]],
                            constant uint& most_chunks [[buffer(7)]],
@@ -106,8 +106,8 @@ kernel void sp_segment_max(device const SP_ELEM* values [[buffer(0)]],
 kernel void sp_segment_best(device const SP_ELEM* values [[buffer(0)]],
                             device const int* partial [[buffer(1)]],
                             device const int* chunks [[buffer(2)]],
-                            device SP_ELEM* out [[buffer(3)]],           // [segments, channels]
-                            device long* arg [[buffer(4)]],              // [segments, channels]
+                            device SP_ELEM* out [[buffer(3)]],  // [segments, channels]
+                            device long* arg [[buffer(4)]],     // [segments, channels]
                             constant uint& channels [[buffer(5)]],
                             constant uint& segments [[buffer(6)]],
                             uint2 at [[thread_position_in_grid]]) {

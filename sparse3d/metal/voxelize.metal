@@ -1,14 +1,14 @@
 // Points to voxels and back: the 2^D corners of a point's cell with their trilinear weights, and weighted sums of rows.
 
 // One thread a point and a corner; corner bits run with the last axis fastest. SP_ELEM is the type of the points.
-kernel void sp_trilinear(device const int* coords [[buffer(0)]],         // [n, SP_COLS]
+kernel void sp_trilinear(device const int* coords [[buffer(0)]],  // [n, SP_COLS]
                          device const int* table [[buffer(1)]],
-                         device const SP_ELEM* points [[buffer(2)]],     // [q, SP_COLS] batch, position in voxels
-                         device int* rows [[buffer(3)]],                 // [q, 2^D]
-                         device SP_ELEM* weights [[buffer(4)]],          // [q, 2^D]
+                         device const SP_ELEM* points [[buffer(2)]],  // [q, SP_COLS] batch, position in voxels
+                         device int* rows [[buffer(3)]],              // [q, 2^D]
+                         device SP_ELEM* weights [[buffer(4)]],       // [q, 2^D]
                          constant uint& q [[buffer(5)]],
                          constant uint& mask [[buffer(6)]],
-                         uint2 at [[thread_position_in_grid]]) {         // corner, point
+                         uint2 at [[thread_position_in_grid]]) {  // corner, point
     if (at.x >= (1u << SP_AXES) || at.y >= q) return;
     SpCoord key;
     key.v[0] = int(float(points[ulong(at.y) * SP_COLS]));
@@ -27,14 +27,14 @@ kernel void sp_trilinear(device const int* coords [[buffer(0)]],         // [n, 
     weights[to] = SP_ELEM(weight);
 }
 
-kernel void sp_interpolate(device const SP_ELEM* feats [[buffer(0)]],    // [n, channels]
-                           device const int* rows [[buffer(1)]],         // [q, corners], -1 counts 0
-                           device const float* weights [[buffer(2)]],    // [q, corners]
-                           device SP_ELEM* out [[buffer(3)]],            // [q, channels]
+kernel void sp_interpolate(device const SP_ELEM* feats [[buffer(0)]],  // [n, channels]
+                           device const int* rows [[buffer(1)]],       // [q, corners], -1 counts 0
+                           device const float* weights [[buffer(2)]],  // [q, corners]
+                           device SP_ELEM* out [[buffer(3)]],          // [q, channels]
                            constant uint& channels [[buffer(4)]],
                            constant uint& q [[buffer(5)]],
                            constant uint& corners [[buffer(6)]],
-                           uint2 at [[thread_position_in_grid]]) {       // channel, point
+                           uint2 at [[thread_position_in_grid]]) {  // channel, point
     if (at.x >= channels || at.y >= q) return;
     float sum = 0.0f;
     for (uint j = 0; j < corners; ++j) {

@@ -63,7 +63,8 @@ def each_thread_count() -> Iterator[Callable[[Callable[[], Any]], None]]:
             first = first or tensors
             for now, then in zip(tensors, first, strict=True):
                 assert now.shape == then.shape
-                assert now.numpy().tobytes() == then.numpy().tobytes(), threads
+                left, right = (t.contiguous().view(torch.uint8) for t in (now, then))
+                assert torch.equal(left, right), threads
 
     yield check
     torch.set_num_threads(before)

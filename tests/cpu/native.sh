@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Sourced by the scripts beside it: builds the engine and driver.cpp with extra compiler flags.
-# The point kernels are left out (driver.cpp does not call them), and files of instruction sets whose
-# flags are not given compile to "not here".
+# The point kernels are left out (driver.cpp does not call them). AVX-512 and AMX compile to "not here"
+# unless ALL_SETS is set.
 
 # build NAME COMPILER FLAGS...: leaves build/native/NAME/driver.
 build() {
+    export ALL_SETS=${ALL_SETS:-}
     local name=$1 compiler=$2
     shift 2
     local folder=build/native/$name
@@ -15,10 +16,14 @@ build() {
         set -e
         source=$1 folder=$2 compiler=$3
         shift 3
-        flags=()
-        case $source in
-            *_avx2.cpp) case $compiler in *aarch64*) ;; *) [[ $(uname -m) == x86_64 ]] && flags=(-mavx2 -mfma -mf16c) ;; esac ;;
-        esac
+        flags=() avx2="-mavx2 -mfma -mf16c" avx512="-mavx512f -mavx512bw -mavx512dq -mavx512vl -Wno-uninitialized -Wno-maybe-uninitialized"
+        if [[ $("$compiler" -dumpmachine) == x86_64* ]]; then
+            case $source in
+                *_avx2.cpp) flags=($avx2) ;;
+                *_avx512.cpp) [[ -n ${ALL_SETS:-} ]] && flags=($avx2 $avx512) ;;
+                *_amx.cpp) [[ -n ${ALL_SETS:-} ]] && flags=($avx2 $avx512 -mavx512bf16 -mamx-tile -mamx-bf16) ;;
+            esac
+        fi
         exec "$compiler" -std=c++17 -Wall -Wextra "$@" "${flags[@]}" -c "$source" -o "$folder/$(basename "$source" .cpp).o"
     ' _ {} "$folder" "$compiler" "$@"
     "$compiler" "$@" "$folder"/*.o -pthread -o "$folder/driver"

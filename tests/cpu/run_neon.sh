@@ -12,4 +12,5 @@ for tool in aarch64-linux-gnu-g++ qemu-aarch64; do
     exit 0
 done
 build neon aarch64-linux-gnu-g++ -O2 -static
-qemu-aarch64 build/native/neon/driver 5 40
+# qemu-user cannot fork a process that has threads.
+qemu-aarch64 build/native/neon/driver 5 40 no-fork

@@ -5,9 +5,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source tests/cpu/native.sh
 
 build thread "${CXX:-g++}" -O1 -g -fsanitize=thread
-TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 build/native/thread/driver 0 120
+TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 build/native/thread/driver 0 100 no-fork # the sanitizer itself does not survive a fork
 
 build address "${CXX:-g++}" -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 for path in 0 1; do # the machine's own, the portable one
-    UBSAN_OPTIONS=print_stacktrace=1 build/native/address/driver "$path" 120
+    UBSAN_OPTIONS=print_stacktrace=1 build/native/address/driver "$path" 100
 done

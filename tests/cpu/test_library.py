@@ -39,7 +39,7 @@ def test_structs_are_as_large_as_in_c(tmp_path):
 
 def test_a_missing_library_is_one_line(monkeypatch):
     monkeypatch.setattr(_library, "_candidates", lambda: iter(()))
-    with pytest.raises(_library.BackendUnavailable, match="no libsparse3d_cpu.so") as error:
+    with pytest.raises(_library.BackendUnavailable, match=r"no libsparse3d_cpu\.so") as error:
         _library._load()
     assert "\n" not in str(error.value)
 

@@ -354,7 +354,7 @@ MSL_INL bool simd_all(bool b) { return !simd_any(!b); }
 class simd_vote {
     ulong m;
 
-  public:
+   public:
     typedef ulong vote_t;
     explicit simd_vote(ulong x) : m(x) {}
     explicit operator ulong() const { return m; }
@@ -450,7 +450,8 @@ MSL_INL void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 8, 8>& d,
     d.e[1] = (D)x1;
 }
 template <class D, class A, class B>
-MSL_INL void simdgroup_multiply(thread simdgroup_matrix<D, 8, 8>& d, thread const simdgroup_matrix<A, 8, 8>& a,
+MSL_INL void simdgroup_multiply(thread simdgroup_matrix<D, 8, 8>& d,
+                                thread const simdgroup_matrix<A, 8, 8>& a,
                                 thread const simdgroup_matrix<B, 8, 8>& b) {
     simdgroup_matrix<D, 8, 8> z;
     z.e[0] = D(0);

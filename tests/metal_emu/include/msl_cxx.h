@@ -248,7 +248,7 @@ MSL_INL mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags(int(a) 
 class simd_vote {
     ulong m;
 
-  public:
+   public:
     typedef ulong vote_t;
     MSL_DEV explicit simd_vote(ulong x) : m(x) {}
     MSL_DEV explicit operator ulong() const { return m; }
@@ -301,7 +301,10 @@ MSL_INL uint msl_col() {
     return (l >> 3 & 1) * 4 + (l & 1) * 2;
 }
 template <class T>
-MSL_INL void simdgroup_load(simdgroup_matrix<T, 8, 8>& m, const T* p, ulong ld = 8, m_ulong2 o = m_ulong2(0, 0),
+MSL_INL void simdgroup_load(simdgroup_matrix<T, 8, 8>& m,
+                            const T* p,
+                            ulong ld = 8,
+                            m_ulong2 o = m_ulong2(0, 0),
                             bool tr = false) {
     msl_sync();
     for (uint i = 0; i < 2; ++i) {
@@ -310,7 +313,10 @@ MSL_INL void simdgroup_load(simdgroup_matrix<T, 8, 8>& m, const T* p, ulong ld =
     }
 }
 template <class T>
-MSL_INL void simdgroup_store(const simdgroup_matrix<T, 8, 8>& m, T* p, ulong ld = 8, m_ulong2 o = m_ulong2(0, 0),
+MSL_INL void simdgroup_store(const simdgroup_matrix<T, 8, 8>& m,
+                             T* p,
+                             ulong ld = 8,
+                             m_ulong2 o = m_ulong2(0, 0),
                              bool tr = false) {
     msl_sync();
     for (uint i = 0; i < 2; ++i) {
@@ -322,8 +328,10 @@ MSL_INL void simdgroup_store(const simdgroup_matrix<T, 8, 8>& m, T* p, ulong ld 
     }
 }
 template <class D, class A, class B, class C>
-MSL_INL void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
-                                           const simdgroup_matrix<B, 8, 8>& b, const simdgroup_matrix<C, 8, 8>& c) {
+MSL_INL void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d,
+                                           const simdgroup_matrix<A, 8, 8>& a,
+                                           const simdgroup_matrix<B, 8, 8>& b,
+                                           const simdgroup_matrix<C, 8, 8>& c) {
     msl_mma_in in(float(a.e[0]), float(a.e[1]), float(b.e[0]), float(b.e[1]));
     uint r = msl_row(), q = msl_col();
     float x0 = float(c.e[0]), x1 = float(c.e[1]);

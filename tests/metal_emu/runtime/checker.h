@@ -77,9 +77,7 @@ inline bool merges(uintptr_t a, size_t bytes, void* pc) {
     return false;
 }
 
-inline const char* name_of(Kind kind) {
-    return kind == kRead ? "read" : kind == kWrite ? "write" : "atomic";
-}
+inline const char* name_of(Kind kind) { return kind == kRead ? "read" : kind == kWrite ? "write" : "atomic"; }
 
 // Ends the running thread: the access it was about to make must not happen.
 inline void end_thread() {
@@ -165,8 +163,8 @@ inline void access(uintptr_t a, size_t bytes, Kind kind, void* pc) {
     if (kind != kRead && r->read_only)
         fault("read-only" + r->name, "write to read-only argument %s @pc=%p", r->name.c_str(), pc);
     count(*r, a, bytes, kind, pc);
-    const Record me{uint32_t(group_index << 11 | (current->thread + 1)),
-                    uint16_t(current->group_epoch[r->threadgroup]), uint16_t(current->simd_epoch[r->threadgroup])};
+    const Record me{uint32_t(group_index << 11 | (current->thread + 1)), uint16_t(current->group_epoch[r->threadgroup]),
+                    uint16_t(current->simd_epoch[r->threadgroup])};
     const size_t last = (a + bytes - 1 - r->low) / r->granule;
     for (size_t c = (a - r->low) / r->granule; c <= last; ++c)
         check_cell(cells[r->first_cell + c], me, kind, *r, c, pc);

@@ -12,23 +12,35 @@ extern "C" {
 // ---- called by kernels ----
 void* rt_arg(int i) { return arguments[i]; }
 
-unsigned rt_attr(int what, int d) {   // numbers as in source.ATTRIBUTES
+unsigned rt_attr(int what, int d) {  // numbers as in source.ATTRIBUTES
     const uint32_t t = current->thread;
     const uint32_t local[3] = {t % group_size[0], t / group_size[0] % group_size[1],
                                t / (group_size[0] * group_size[1])};
     switch (what) {
-        case 0: return group_position[d] * nominal_size[d] + local[d];
-        case 1: return local[d];
-        case 2: return group_position[d];
-        case 3: return group_size[d];
-        case 4: return group_count[d];
-        case 5: return uint32_t(grid_size[d]);
-        case 6: return t;
-        case 7: return current->lane;
-        case 8: return current->simdgroup;
-        case 9: return kSimd;
-        case 10: return (thread_count + kSimd - 1) / kSimd;
-        case 11: return nominal_size[d];
+        case 0:
+            return group_position[d] * nominal_size[d] + local[d];
+        case 1:
+            return local[d];
+        case 2:
+            return group_position[d];
+        case 3:
+            return group_size[d];
+        case 4:
+            return group_count[d];
+        case 5:
+            return uint32_t(grid_size[d]);
+        case 6:
+            return t;
+        case 7:
+            return current->lane;
+        case 8:
+            return current->simdgroup;
+        case 9:
+            return kSimd;
+        case 10:
+            return (thread_count + kSimd - 1) / kSimd;
+        case 11:
+            return nominal_size[d];
     }
     return 0;
 }
@@ -99,8 +111,13 @@ static void prepare(int check, int lenient, uint64_t seed) {
 }
 
 // Runs a dispatch: `threads` in all, in groups of `group`, threadgroups in an order drawn at random. Returns faults.
-uint64_t rt_launch(void (*kernel)(), void** args, const uint64_t* threads, const uint64_t* group, int check,
-                   int lenient, uint64_t seed) {
+uint64_t rt_launch(void (*kernel)(),
+                   void** args,
+                   const uint64_t* threads,
+                   const uint64_t* group,
+                   int check,
+                   int lenient,
+                   uint64_t seed) {
     prepare(check, lenient, seed);
     entry = kernel;
     arguments = args;
@@ -118,7 +135,7 @@ uint64_t rt_launch(void (*kernel)(), void** args, const uint64_t* threads, const
         }
         return x;
     };
-    uint64_t step = random32() % n | 1, position = random32() % n;   // a walk that meets every group once
+    uint64_t step = random32() % n | 1, position = random32() % n;  // a walk that meets every group once
     while (gcd(step, n) != 1) ++step;
     for (uint64_t i = 0; i < n; ++i, position = (position + step) % n) {
         group_index = position;
@@ -165,23 +182,24 @@ void rt_meter(int i, uint64_t* out) {
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
-#define HOOKS(N)                                                                                  \
-    void __tsan_read##N(void* a) { aligned_access((uintptr_t)a, N, kRead, PC); }                  \
-    void __tsan_write##N(void* a) { aligned_access((uintptr_t)a, N, kWrite, PC); }                \
-    void __tsan_unaligned_read##N(void* a) { access((uintptr_t)a, N, kRead, PC); }                \
-    void __tsan_unaligned_write##N(void* a) { access((uintptr_t)a, N, kWrite, PC); }              \
-    void __tsan_read_write##N(void* a) {                                                          \
-        aligned_access((uintptr_t)a, N, kRead, PC);                                               \
-        aligned_access((uintptr_t)a, N, kWrite, PC);                                              \
-    }                                                                                             \
-    void __tsan_unaligned_read_write##N(void* a) {                                                \
-        access((uintptr_t)a, N, kRead, PC);                                                       \
-        access((uintptr_t)a, N, kWrite, PC);                                                      \
-    }                                                                                             \
-    void __tsan_volatile_read##N(void* a) { access((uintptr_t)a, N, kRead, PC); }                 \
+#define HOOKS(N)                                                                     \
+    void __tsan_read##N(void* a) { aligned_access((uintptr_t)a, N, kRead, PC); }     \
+    void __tsan_write##N(void* a) { aligned_access((uintptr_t)a, N, kWrite, PC); }   \
+    void __tsan_unaligned_read##N(void* a) { access((uintptr_t)a, N, kRead, PC); }   \
+    void __tsan_unaligned_write##N(void* a) { access((uintptr_t)a, N, kWrite, PC); } \
+    void __tsan_read_write##N(void* a) {                                             \
+        aligned_access((uintptr_t)a, N, kRead, PC);                                  \
+        aligned_access((uintptr_t)a, N, kWrite, PC);                                 \
+    }                                                                                \
+    void __tsan_unaligned_read_write##N(void* a) {                                   \
+        access((uintptr_t)a, N, kRead, PC);                                          \
+        access((uintptr_t)a, N, kWrite, PC);                                         \
+    }                                                                                \
+    void __tsan_volatile_read##N(void* a) { access((uintptr_t)a, N, kRead, PC); }    \
     void __tsan_volatile_write##N(void* a) { access((uintptr_t)a, N, kWrite, PC); }
-HOOKS(1) HOOKS(2) HOOKS(4) HOOKS(8) HOOKS(16)
-void __tsan_read_range(void* a, size_t n) { access((uintptr_t)a, n, kRead, PC); }
+HOOKS(1) HOOKS(2) HOOKS(4) HOOKS(8) HOOKS(16) void __tsan_read_range(void* a, size_t n) {
+    access((uintptr_t)a, n, kRead, PC);
+}
 void __tsan_write_range(void* a, size_t n) { access((uintptr_t)a, n, kWrite, PC); }
 void* __tsan_memcpy(void* d, const void* s, size_t n) {
     access((uintptr_t)s, n, kRead, PC);
@@ -207,11 +225,21 @@ template <class T>
 T arithmetic(int operation, T* p, T v) {
     const T old = *p;
     switch (operation) {
-        case kStore: *p = v; break;
-        case kAdd: *p = old + v; break;
-        case kSub: *p = old - v; break;
-        case kMin: *p = v < old ? v : old; break;
-        case kMax: *p = v > old ? v : old; break;
+        case kStore:
+            *p = v;
+            break;
+        case kAdd:
+            *p = old + v;
+            break;
+        case kSub:
+            *p = old - v;
+            break;
+        case kMin:
+            *p = v < old ? v : old;
+            break;
+        case kMax:
+            *p = v > old ? v : old;
+            break;
     }
     return old;
 }
@@ -220,9 +248,15 @@ template <class T>
 T integer(int operation, T* p, T v) {
     const T old = *p;
     switch (operation) {
-        case kAnd: *p = old & v; return old;
-        case kOr: *p = old | v; return old;
-        case kXor: *p = old ^ v; return old;
+        case kAnd:
+            *p = old & v;
+            return old;
+        case kOr:
+            *p = old | v;
+            return old;
+        case kXor:
+            *p = old ^ v;
+            return old;
     }
     return arithmetic(operation, p, v);
 }
@@ -254,7 +288,7 @@ uint64_t rt_at_u64(int op, uint64_t a, uint64_t v) {
     before_atomic(a, 8, PC);
     return integer(op, (uint64_t*)a, v);
 }
-int rt_cas_u32(uint64_t a, uint32_t* expected, uint32_t v) {   // weak: fails one time in eight for no reason
+int rt_cas_u32(uint64_t a, uint32_t* expected, uint32_t v) {  // weak: fails one time in eight for no reason
     before_atomic(a, 4, PC);
     uint32_t* p = (uint32_t*)a;
     if (*p == *expected && !(option_spurious && (random32() & 7) == 0)) {

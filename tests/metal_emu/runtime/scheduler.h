@@ -27,7 +27,7 @@ rt_switch:
 )");
 
 namespace emu {
-constexpr uint32_t kOpMatrixMac = 22, kOpBarrier = 1000;   // numbers that the shims pass to rt_simd
+constexpr uint32_t kOpMatrixMac = 22, kOpBarrier = 1000;  // numbers that the shims pass to rt_simd
 
 inline std::vector<int> free_stacks, ready;
 inline uint32_t live, at_barrier;
@@ -47,7 +47,7 @@ inline void start(Fiber& f) {
     f.stack = free_stacks.back();
     free_stacks.pop_back();
     void** top = (void**)(uintptr_t(stacks + size_t(f.stack + 1) * kStackBytes) & ~uintptr_t(15));
-    *--top = nullptr;   // keeps the stack pointer aligned as after a call
+    *--top = nullptr;  // keeps the stack pointer aligned as after a call
     *--top = (void*)fiber_main;
     for (int i = 0; i < 6; ++i) *--top = nullptr;
     f.sp = top;
@@ -123,8 +123,10 @@ inline void run_one() {
     if (g.waiting && g.waiting == g.live) release_simdgroup(f.simdgroup);
     if (at_barrier && at_barrier == live) {
         if (live < thread_count)
-            fault("returned", "barrier-divergence: threadgroup_barrier reached by %u of %u threads, the others have "
-                  "returned (threadgroup %llu)", live, thread_count, (unsigned long long)group_index);
+            fault("returned",
+                  "barrier-divergence: threadgroup_barrier reached by %u of %u threads, the others have "
+                  "returned (threadgroup %llu)",
+                  live, thread_count, (unsigned long long)group_index);
         release_barrier();
     }
 }
@@ -134,8 +136,10 @@ inline void break_deadlock(uint32_t simdgroup_count) {
     for (uint32_t s = 0; s < simdgroup_count; ++s) {
         if (!simdgroups[s].waiting) continue;
         if (!option_lenient)
-            fault("simd-partial", "simd-divergence: operation reached by %u of %u live lanes (threadgroup %llu, "
-                  "simdgroup %u)", simdgroups[s].waiting, simdgroups[s].live, (unsigned long long)group_index, s);
+            fault("simd-partial",
+                  "simd-divergence: operation reached by %u of %u live lanes (threadgroup %llu, "
+                  "simdgroup %u)",
+                  simdgroups[s].waiting, simdgroups[s].live, (unsigned long long)group_index, s);
         release_simdgroup(s);
         return;
     }
@@ -145,10 +149,9 @@ inline void break_deadlock(uint32_t simdgroup_count) {
 
 inline void run_group() {
     for (auto& r : regions)
-        if (r.threadgroup) memset((void*)r.low, 0xff, r.high - r.low);   // NaN to who reads before writing
+        if (r.threadgroup) memset((void*)r.low, 0xff, r.high - r.low);  // NaN to who reads before writing
     const uint32_t simdgroup_count = (thread_count + kSimd - 1) / kSimd;
-    for (uint32_t s = 0; s < simdgroup_count; ++s)
-        simdgroups[s].live = simdgroups[s].waiting = simdgroups[s].round = 0;
+    for (uint32_t s = 0; s < simdgroup_count; ++s) simdgroups[s].live = simdgroups[s].waiting = simdgroups[s].round = 0;
     ready.clear();
     for (uint32_t i = 0; i < thread_count; ++i) {
         Fiber& f = fibers[i];

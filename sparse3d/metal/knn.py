@@ -1,0 +1,63 @@
+"""k nearest neighbours on Metal: a simdgroup a query, every point looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..pointops.knn import LARGEST_K, knn_search
+from . import _shader
+from ._clouds import SIMDGROUPS, float_points, table
+
+_METRICS = {"squared": 0, "euclidean": 1, "l1": 2}
+
+
+def _takes(query: torch.Tensor, reference: torch.Tensor, *rest: Any) -> bool:
+    return float_points(query) and rest[2] <= LARGEST_K
+
+
+def _slots(k: int) -> int:
+    """Registers of a lane: a power of two, so that few kernels are compiled."""
+    slots = 1
+    while 32 * slots < k:
+        slots *= 2
+    return slots
+
+
+@knn_search.kernel("metal", when=_takes)
+def _knn_search(
+    query: torch.Tensor,
+    reference: torch.Tensor,
+    clouds: torch.Tensor,
+    index: torch.Tensor,
+    k: int,
+    metric: str,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    queries, dim = query.shape
+    distances = torch.full((queries, k), float("inf"), dtype=query.dtype, device=query.device)
+    indices = torch.full((queries, k), -1, dtype=torch.int64, device=query.device)
+    if distances.numel() == 0 or len(clouds) == 0:
+        return distances, indices
+    rows = table(clouds, query.device)
+    kernels = _shader.library("knn", SP_SLOTS=_slots(k), SP_METRIC=_METRICS[metric])
+    query, reference = query.contiguous(), reference.contiguous()
+    longest = int((clouds[:, 3] - clouds[:, 2]).max())
+    for first, last in _shader.spans(queries, longest * dim):
+        _shader.groups(
+            kernels,
+            "sp_knn",
+            query,
+            reference,
+            rows,
+            distances,
+            indices,
+            len(clouds),
+            dim,
+            k,
+            first,
+            last,
+            count=(-(-(last - first) // SIMDGROUPS),),
+            size=32 * SIMDGROUPS,
+        )
+    return distances, indices

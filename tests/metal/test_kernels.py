@@ -1,0 +1,340 @@
+"""Metal kernels under the harness against the torch reference, at the sizes where tiles begin and
+end."""
+
+from typing import Any
+
+import metal_emu
+import pytest
+import torch
+from metal_emu import MetalError, Session, fronts, installed
+from tolerance import assert_close, assert_same
+
+from sparse3d import _registry
+from sparse3d.geometry import Geometry
+from sparse3d.kernel_map import Coordinates, KernelMap
+from sparse3d.ops import conv as ops
+from sparse3d.ops import kernel_map as rules
+from sparse3d.ops.norm import batch_norm_grad, batch_norm_train
+
+SIZES = (0, 1, 31, 32, 33, 63, 64, 65, 129)
+DOWN = Geometry((3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1))
+both = pytest.mark.parametrize("front", fronts())
+
+
+def cloud(rows: int, seed: int = 0, batches: int = 2) -> torch.Tensor:
+    """Distinct voxels, about five neighbours each, batches mixed."""
+    draw = torch.Generator().manual_seed(seed)
+    side = max(2, round((2.5 * rows) ** (1 / 3)))
+    cells = torch.cartesian_prod(torch.arange(batches), *[torch.arange(side)] * 3).int()
+    return cells[torch.randperm(len(cells), generator=draw)[:rows]].contiguous()
+
+
+def values(seed: int, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def convolutions(
+    pairs: KernelMap, cin: int, cout: int, dtype: torch.dtype = torch.float32, groups: int = 1
+) -> list[torch.Tensor]:
+    """Forward, both gradients and the fused form, on the backend in force."""
+    x, w = values(1, pairs.num_in, cin, dtype=dtype), values(2, cout, pairs.num_taps, cin // groups)
+    w, grad = (w / 8).to(dtype), values(3, pairs.num_out, cout, dtype=dtype)
+    residual, bias = values(4, pairs.num_out, cout, dtype=dtype), values(5, cout)
+    lists = (pairs.src, pairs.dst, pairs.splits)
+    plan, grad_plan = pairs.plan(), pairs.grad_plan()
+    return [
+        ops.conv_forward(x, w, *lists, plan, grad_plan, pairs.num_out, groups),
+        ops.conv_input_grad(grad, w, *lists, grad_plan, plan, pairs.num_in, groups),
+        ops.conv_weight_grad(x, grad, *lists, plan, grad_plan, groups),
+        ops.conv_fused(x, w, *lists, plan, pairs.num_out, groups, bias, residual, "relu", 0.0),
+    ]
+
+
+def on_both(run: Any) -> tuple[Any, Any]:
+    with _registry.force("reference"):
+        expected = run()
+    with _registry.force("metal"), _registry.strict():
+        return run(), expected
+
+
+@pytest.fixture(scope="module", params=[(f, s) for f in fronts() for s in (0, 1000, 2000)], ids=str)
+def session(request: pytest.FixtureRequest) -> Any:
+    front, seed = request.param
+    with installed(front, seed=seed) as running:
+        yield running
+
+
+@pytest.mark.parametrize("rows", SIZES)
+def test_sizes(session: Session, rows: int) -> None:
+    """Maps bit for bit, features to float tolerance, no fault; three schedules, both front ends."""
+    coords = cloud(rows, rows)
+
+    def maps() -> list[KernelMap]:
+        sites = Coordinates(coords, None, 2)
+        return [sites.submanifold([3, 3, 3], [1, 1, 1]), sites.footprint(DOWN, None)[0]]
+
+    for ours, expected in zip(*on_both(maps), strict=True):
+        for name in ("src", "dst", "splits", "out_indices"):
+            assert_same(getattr(ours, name), getattr(expected, name), name)
+        for cin, cout in ((8, 16), (4, 8)):
+            results = on_both(lambda: convolutions(expected, cin, cout))  # noqa: B023
+            for got, want in zip(*results, strict=True):
+                assert_close(got, want, torch.float32)
+
+
+@both
+@pytest.mark.parametrize(
+    ("cin", "cout", "groups", "dtype"),
+    [
+        (24, 64, 1, torch.float16),
+        (20, 40, 1, torch.bfloat16),
+        (17, 33, 1, torch.float32),
+        (16, 130, 1, torch.float16),
+        (36, 70, 1, torch.float32),
+        (32, 32, 2, torch.float32),
+        (12, 12, 12, torch.float16),
+        (3, 32, 1, torch.float16),
+    ],
+    ids=str,
+)
+def test_channels(front: str, cin: int, cout: int, groups: int, dtype: torch.dtype) -> None:
+    with installed(front), _registry.force("reference"):
+        pairs = Coordinates(cloud(90, 3), None, 2).footprint(DOWN, None)[0]
+        for ours, expected in zip(
+            *on_both(lambda: convolutions(pairs, cin, cout, dtype, groups)), strict=True
+        ):
+            assert_close(ours, expected, dtype)
+
+
+@both
+@pytest.mark.parametrize("rows", [0, 1, 33, 513, 1100])
+def test_batch_norm(front: str, rows: int) -> None:
+    """More than one chunk of 512 rows, with and without scale and shift, and a constant column."""
+    x, grad = values(1, rows, 5) * 3 + 7, values(2, rows, 5)
+    x[:, 4] = 2.0
+    weight, bias = values(3, 5), values(4, 5)
+
+    def run() -> list[torch.Tensor]:
+        results = []
+        for w, b in ((weight, bias), (None, None)):
+            out, mean, var = batch_norm_train(x, w, b, 1e-5)
+            results += [out, mean, var, *batch_norm_grad(grad, x, w, mean, var, 1e-5)]
+        return results
+
+    with installed(front):
+        for ours, expected in zip(*on_both(run), strict=True):
+            assert torch.allclose(ours, expected, rtol=1e-4, atol=2e-4)
+
+
+@both
+@pytest.mark.parametrize("transposed", [False, True])
+def test_dataflows_agree(front: str, transposed: bool) -> None:
+    """Weight-stationary and output-stationary, on mirrored and on strided maps, both directions."""
+    with installed(front) as running, _registry.force("metal"):
+        from sparse3d.metal import conv
+
+        sites = Coordinates(cloud(150, 4), None, 2)
+        for pairs in (sites.submanifold([3, 3, 3], [1, 1, 1]), sites.footprint(DOWN, None)[0]):
+            x, w = values(1, pairs.num_in, 24), values(2, 40, pairs.num_taps, 24) / 8
+            lists, plan, count = (pairs.src, pairs.dst, pairs.splits), pairs.plan(), pairs.num_out
+            if transposed:
+                x, lists = values(3, count, 40), (pairs.dst, pairs.src, pairs.splits)
+                plan, count = pairs.grad_plan(), pairs.num_in
+            options = {"plan": plan, "count": count, "groups": 1, "backward": transposed}
+            tiles = conv.run(x, w, lists, **options, dataflow="tiles")
+            taps = conv.run(x, w, lists, **options, dataflow="taps")
+            assert_close(taps, tiles, torch.float32)
+        mirrored = running.launches("sp_conv_tap")[0]
+        assert len(running.launches("sp_conv_tap")) == 27 // 2 + 27
+        assert mirrored.threadgroups > 0
+
+
+@both
+def test_pairs_that_meet_in_one_output_row(front: str) -> None:
+    """Repeated output coordinates: several pairs of a tap sum into one input row in the
+    gradient."""
+    coords, wanted = cloud(40, 5), cloud(20, 5)
+    wanted = torch.cat([wanted, wanted[:7], wanted[:3]])
+    geometry = Geometry((3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1))
+    with installed(front), _registry.force("reference"):
+        lists = rules.given(coords, wanted, geometry)
+        pairs = KernelMap(*lists, coords, wanted, geometry)
+        for ours, expected in zip(*on_both(lambda: convolutions(pairs, 8, 16)), strict=True):
+            assert_close(ours, expected, torch.float32)
+
+
+@both
+def test_the_same_bytes_under_every_schedule(front: str) -> None:
+    pairs = Coordinates(cloud(130, 6), None, 2).submanifold([3, 3, 3], [1, 1, 1])
+    runs = []
+    for seed in (0, 500, 900):
+        pairs._plans.clear()
+        with installed(front, seed=seed), _registry.force("metal"):
+            runs.append([*convolutions(pairs, 16, 24, torch.float16), *pairs.plan()])
+    assert all(torch.equal(a, b) for run in runs[1:] for a, b in zip(runs[0], run, strict=True))
+
+
+def test_work_is_split_and_results_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dispatches below the watchdog's budget; partial sums of the weight gradient in batches."""
+    pairs = Coordinates(cloud(300, 7), None, 2).submanifold([3, 3, 3], [1, 1, 1])
+    with installed() as running, _registry.force("metal"):
+        from sparse3d.metal import _shader, conv
+
+        whole = convolutions(pairs, 16, 16)
+        before = len(running.launches("sp_conv"))
+        monkeypatch.setattr(_shader, "_BUDGET", 1 << 16)
+        monkeypatch.setattr(conv, "_PARTIAL_BYTES", 4 * 16 * 16 * 5)
+        split = convolutions(pairs, 16, 16)
+        assert len(running.launches("sp_conv")) - before > before
+        assert len(running.launches("sp_weight_grad")) > 3
+    assert all(map(torch.equal, whole, split))
+
+
+def test_offset_and_strided_arguments() -> None:
+    """Views that start off a 16-byte boundary or are not contiguous are copied, not misread."""
+    pairs = Coordinates(cloud(40, 8), None, 2).submanifold([3, 3, 3], [1, 1, 1])
+    wide, w = values(1, pairs.num_in * 8 + 1), values(2, 8, 27, 8)
+    lists = (pairs.src, pairs.dst, pairs.splits)
+    for x in (wide[1:].reshape(-1, 8), values(3, 8, pairs.num_in).T):
+        with installed():
+            results = on_both(
+                lambda: ops.conv_forward(x, w, *lists, [], [], pairs.num_out, 1)  # noqa: B023
+            )
+        assert_close(*results, torch.float32)
+
+
+def test_float64_goes_to_the_reference_and_strict_says_so() -> None:
+    pairs = Coordinates(cloud(20, 9), None, 2).submanifold([3, 3, 3], [1, 1, 1])
+    x, w = values(1, 20, 8).double(), values(2, 8, 27, 8).double()
+    arguments = (x, w, pairs.src, pairs.dst, pairs.splits, [], [], 20, 1)
+    with installed(), _registry.force("metal"):
+        assert ops.conv_forward(*arguments).dtype == torch.float64
+        with _registry.strict(), pytest.raises(RuntimeError, match="metal kernel"):
+            ops.conv_forward(*arguments)
+
+
+def test_launch_checks() -> None:
+    with installed():
+        from sparse3d.metal import _shader
+
+        kernels = _shader.library("coordinates")
+        coords = cloud(40)
+        table = torch.full((128,), -1, dtype=torch.int32)
+        with pytest.raises(ValueError, match="must fit 32 bits"):
+            _shader.each(kernels, "sp_table_insert", coords, table, 2**33, 127, threads=40)
+        with pytest.raises(ValueError, match="must be contiguous"):
+            _shader.each(kernels, "sp_table_insert", coords.T, table, 40, 127, threads=40)
+        with pytest.raises(ValueError, match="at most 2\\^31 - 1"):
+            _shader.rows_fit("rows", 2**31)
+        with pytest.raises(TypeError, match="float32, float16 or bfloat16"):
+            _shader.element(torch.float64)
+        meta = torch.empty(4, 4, dtype=torch.int32, device="meta")
+        with pytest.raises(TypeError, match="must be on cpu, got meta"):
+            _shader.each(kernels, "sp_table_insert", meta, table, 40, 127, threads=40)
+
+
+BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
+
+
+def _without_barrier(text: str, which: int) -> str:
+    parts = text.split(BARRIER)
+    return BARRIER.join(parts[: which + 1]) + ";" + BARRIER.join(parts[which + 1 :])
+
+
+def _barriers() -> list[tuple[str, int]]:
+    with installed():
+        from sparse3d.metal import _shader
+
+        return [
+            (stem, i)
+            for stem in ("conv", "conv_grad")
+            for i in range((_shader._FOLDER / f"{stem}.metal").read_text().count(BARRIER))
+        ]
+
+
+@pytest.mark.parametrize(("stem", "which"), _barriers())
+def test_every_barrier_is_needed(stem: str, which: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels with one barrier left out must be caught."""
+    pairs = Coordinates(cloud(150, 4), None, 2).submanifold([3, 3, 3], [1, 1, 1])
+    with installed("gcc"), _registry.force("metal"):
+        from sparse3d.metal import _shader, conv
+
+        whole = _shader.source
+
+        def source(name: str) -> str:
+            if name != stem:
+                return whole(name)
+            common, own = whole(name).split(f'#line 1 "{name}.metal"')
+            return f'{common}#line 1 "{name}.metal"{_without_barrier(own, which)}'
+
+        monkeypatch.setattr(_shader, "source", source)
+        x, w = values(1, pairs.num_in, 40), values(2, 72, 27, 40)
+        lists = (pairs.src, pairs.dst, pairs.splits)
+
+        def everything() -> None:
+            for dataflow in ("tiles", "taps"):
+                conv.run(x, w, lists, pairs.plan(), 150, 1, dataflow=dataflow)
+            ops.conv_weight_grad(x, values(3, 150, 72), *lists, pairs.plan(), [], 1)
+
+        with pytest.raises(MetalError, match="race: "):
+            everything()
+
+
+STEMS = {
+    "coordinates": {"SP_COLS": (2, 3, 4, 5)},
+    "kernel_map": {"SP_COLS": (2, 3, 4, 5)},
+    "dense": {"SP_COLS": (2, 5), "SP_ELEM": ("bfloat",)},
+    "voxelize": {"SP_COLS": (2, 5), "SP_ELEM": ("bfloat",)},
+    "norm": {"SP_ELEM": ("half", "bfloat")},
+    "pool": {"SP_ELEM": ("float", "half", "bfloat")},
+    "segment": {"SP_ELEM": ("half", "bfloat")},
+    "conv": {"SP_ELEM": ("float", "half", "bfloat")},
+    "conv_grad": {"SP_ELEM": ("float", "half", "bfloat")},
+    "scan": {},
+    "conv_plan": {},
+}
+
+
+@both
+@pytest.mark.parametrize("stem", STEMS)
+def test_every_source_compiles(front: str, stem: str) -> None:
+    """Lint, syntax tree and compiler, for every dimension and element type."""
+    with installed():
+        from sparse3d.metal import _shader
+
+        text = _shader.source(stem)
+    choices = [(name, value) for name, values in STEMS[stem].items() for value in values]
+    for name, value in choices or [("SP_NOTHING", 1)]:
+        metal_emu.compile_shader(f"#define {name} {value}\n{text}", front=front)
+
+
+def test_every_file_is_listed() -> None:
+    with installed():
+        from sparse3d.metal import _shader
+
+        stems = {f.stem for f in _shader._FOLDER.glob("*.metal")}
+    assert stems == STEMS.keys() | {"common"}
+
+
+def test_threadgroup_memory_fits() -> None:
+    """The largest specialisations of both element sizes stay within 32 KB."""
+    with installed(check=False) as running:
+        from sparse3d.metal import _shader, conv
+
+        for dtype in (torch.float32, torch.float16):
+            for width in (16, 32, 64, 128):
+                for backward in (False, True):
+                    layer = conv._Layer(64, width, 27, 1, backward)
+                    _shader.library("conv", **conv.macros(layer, dtype))
+        assert 0 < max(running.threadgroup_bytes().values()) <= 32768
+
+
+def test_every_op_of_the_engine_has_a_kernel() -> None:
+    """The table that users see."""
+    with installed():
+        listed = _registry.backends()
+        engine = [name for name, op in _registry._ops.items() if "ops." in op.reference.__module__]
+        assert len(engine) > 15
+        assert {
+            name: listed[name]["metal"] for name in engine if "pointops" not in name
+        } == dict.fromkeys(engine, "kernel")

@@ -1,0 +1,43 @@
+"""The self-test that Mac owners run, here on the harness; and that it can fail."""
+
+import pytest
+import torch
+from metal_emu import installed
+
+from sparse3d import _registry, selftest
+from sparse3d.ops.pool import pool_sum
+
+
+def test_every_operator_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selftest, "LAYERS", ((4, 32), (16, 16)))
+    monkeypatch.setattr(selftest, "CHANNELS", ((4, 32, 1), (16, 24, 1)))
+    with installed() as running, _registry.force("metal"):
+        report = selftest.run("cpu", sizes=(0, 33, 300)[:2], rows=120, repeats=1)
+    assert report.failures == []
+    assert report.checks > 80
+    assert any("conv  16 ->  16" in line for line in report.lines)
+    engine = {
+        n for n, op in _registry._ops.items() if op.reference.__module__.startswith("sparse3d.ops.")
+    }
+    assert len({t.kernel for t in running.log}) > 25
+    assert len(engine) >= 20
+
+
+def test_a_wrong_kernel_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selftest, "LAYERS", ())
+    with installed(), _registry.force("metal"):
+        right = pool_sum.kernels["metal"]
+        wrong = _registry.Kernel(lambda *args: right.run(*args) + 1, None)
+        monkeypatch.setitem(pool_sum.kernels, "metal", wrong)
+        report = selftest.run("cpu", sizes=(33,), rows=40, repeats=1)
+    assert {line.split(",")[0] for line in report.failures} == {"FAIL pool sum"}
+
+
+def test_without_the_backend_it_says_so() -> None:
+    if torch.backends.mps.is_available():
+        pytest.skip("this machine has a Metal device")
+    from metal_emu import uninstalled
+
+    with uninstalled():
+        report = selftest.run("mps")
+    assert "FAIL backend metal: no Metal device" in report.failures[0]

@@ -1,0 +1,162 @@
+"""What the convolution moves and multiplies: the meter, the model of bench/metal_model.py, and the
+bounds."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import metal_emu
+import numpy as np
+import pytest
+import torch
+from metal_emu import fronts, installed
+
+from sparse3d import _registry
+from sparse3d.kernel_map import KernelMap
+
+pytestmark = pytest.mark.data
+SCAN = "data/lidar/kitti_spvnas_000000.bin"
+VOXEL = 0.05
+SIZES = {torch.float32: 4, torch.float16: 2}
+
+
+def _load() -> ModuleType:
+    file = Path(__file__).parents[2] / "bench" / "metal_model.py"
+    spec = importlib.util.spec_from_file_location("metal_model", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+model = _load()
+
+
+@pytest.fixture(scope="module")
+def frame(request: pytest.FixtureRequest) -> Any:
+    """The whole scan: its map and row order, made by the kernels."""
+    shared = request.getfixturevalue("shared")
+    return model.plan_of(model.read_voxels(shared / SCAN, VOXEL))
+
+
+def _piece(shared: Path, count: int) -> tuple[KernelMap, np.ndarray]:
+    voxels = model.read_voxels(shared / SCAN, VOXEL)
+    distance = (voxels[:, 2:] - voxels[:, 2:].median(0).values).abs().amax(1)
+    nearest = distance.argsort(stable=True)[:count].sort().values
+    return model.plan_of(voxels[nearest].contiguous())
+
+
+@pytest.fixture(scope="module")
+def cut(request: pytest.FixtureRequest) -> tuple[KernelMap, np.ndarray]:
+    """A piece of it, small enough to run every access through the checker."""
+    return _piece(request.getfixturevalue("shared"), 2500)
+
+
+@pytest.fixture(scope="module")
+def small_cut(request: pytest.FixtureRequest) -> tuple[KernelMap, np.ndarray]:
+    """For 128 channels, which multiply four times as much."""
+    return _piece(request.getfixturevalue("shared"), 600)
+
+
+def layer(cin: int, cout: int, dtype: torch.dtype) -> Any:
+    return model.Layer(cin, cout, SIZES[dtype])
+
+
+def run(pairs: KernelMap, cin: int, cout: int, dtype: torch.dtype, kernel: str) -> Any:
+    """Traffic of one forward layer on the harness."""
+    with installed(fronts()[0]) as running, _registry.force("metal"):
+        from sparse3d.metal import conv
+
+        pairs._plans.clear()
+        x = torch.randn(pairs.num_in, cin).to(dtype)
+        w = torch.randn(cout, pairs.num_taps, cin).to(dtype)
+        lists = (pairs.src, pairs.dst, pairs.splits)
+        conv.run(x, w, lists, pairs.plan(), pairs.num_out, 1, dataflow="tiles")
+        return running.launches(kernel)[-1]
+
+
+@pytest.mark.parametrize("dtype", SIZES, ids=str)
+@pytest.mark.parametrize(("piece", "channels"), [("cut", 64), ("small_cut", 128)])
+def test_bytes_and_arithmetic_on_a_cut(
+    request: pytest.FixtureRequest, piece: str, channels: int, dtype: torch.dtype
+) -> None:
+    """Meter <= 1.1 x the minimum that a formula gives; model = meter; and in tiles of 64 rows,
+    issued <= 1.15 x useful (the whole frame, below, holds it in tiles of 32 rows too)."""
+    pairs, rows = request.getfixturevalue(piece)
+    shape = layer(channels, channels, dtype)
+    counts = model.tile_counts(pairs.neighbours().numpy(), rows, shape.tile_rows)
+    traffic = run(pairs, channels, channels, dtype, "sp_conv")
+    least = model.minimum_bytes(counts, pairs.num_out, shape)
+    assert traffic.device_merged <= 1.1 * least
+    if shape.tile_rows == 64:
+        assert traffic.simd_macs <= 1.15 * len(pairs) * channels * channels
+    cost = model.predicted(counts, pairs.num_out, shape)
+    assert cost.macs == traffic.simd_macs
+    assert abs(cost.nbytes / traffic.device_merged - 1) < 0.02
+
+
+def test_a_stem_of_four_channels(cut: Any) -> None:
+    pairs, _ = cut
+    traffic = run(pairs, 4, 32, torch.float16, "sp_conv_small")
+    useful = len(pairs) * 4 * 32
+    assert useful <= traffic.macs <= 1.5 * useful
+
+
+@pytest.mark.parametrize("channels", [64, 128])
+def test_one_thread_a_scalar_moves_far_more(cut: Any, channels: int) -> None:
+    pairs, _ = cut
+    text = "#define SP_ELEM float\n" + (Path(__file__).parent / "naive.metal").read_text()
+    library = metal_emu.compile_shader(text, front=fronts()[0])
+    keep = 4096 // channels
+    table = pairs.neighbours()[:keep].contiguous()
+    x, w = torch.randn(pairs.num_in, channels), torch.randn(27, channels, channels)
+    out = torch.zeros(keep, channels)
+    arguments = (x, w, table, out, keep, 27, channels, channels)
+    library.sp_naive(*arguments, threads=(channels, keep), group_size=(32, 4))
+    found = int((table >= 0).sum())
+    naive = model.naive_bytes(found, keep, 27, layer(channels, channels, torch.float32))
+    assert abs(naive / library.sp_naive.traffic.device_merged - 1) < 0.02
+
+
+@pytest.mark.parametrize("dtype", SIZES, ids=str)
+@pytest.mark.parametrize("channels", [64, 128])
+def test_bounds_on_the_whole_frame(frame: Any, channels: int, dtype: torch.dtype) -> None:
+    """By the model, which the cut holds against the meter."""
+    pairs, rows = frame
+    shape = layer(channels, channels, dtype)
+    counts = model.tile_counts(pairs.neighbours().numpy(), rows, shape.tile_rows)
+    cost = model.predicted(counts, pairs.num_out, shape)
+    assert counts.sum() == len(pairs)
+    assert cost.nbytes <= 1.1 * model.minimum_bytes(counts, pairs.num_out, shape)
+    assert cost.macs <= 1.15 * len(pairs) * channels * channels
+    assert model.naive_bytes(len(pairs), pairs.num_out, 27, shape) >= 18 * cost.nbytes
+
+
+def test_the_dataflow_choice_counts_bytes_as_the_meter_does(cut: Any) -> None:
+    pairs, _ = cut
+    with installed(fronts()[0]) as running, _registry.force("metal"):
+        from sparse3d.metal import _plan, conv
+
+        pairs._plans.clear()
+        plan = pairs.plan()
+        shape = conv._Layer(32, 32, 27, 1, False)
+        x, w = torch.randn(pairs.num_in, 32), torch.randn(32, 27, 32)
+        lists = (pairs.src, pairs.dst, pairs.splits)
+        out = conv.run(x, w, lists, plan, pairs.num_out, 1, dataflow="taps")
+        taps = sum(t.device_merged for t in running.launches("sp_conv_tap"))
+        # The finish and the centre tap, which is no gather, are outside the count.
+        centre = int(pairs.splits.diff()[13])
+        counted = conv._tap_bytes(pairs.splits, shape, out, 64)
+        counted -= centre * (32 * 4 + 8 * 32) + -(-centre // 64) * 32 * 32 * 4
+        assert abs(taps / counted - 1) < 0.1
+        conv.run(x, w, lists, plan, pairs.num_out, 1, dataflow="tiles")
+        tiles = running.launches("sp_conv")[-1].device_merged
+        assert abs(tiles / conv._tile_bytes(_plan.Plan(*plan), shape, out, 1) - 1) < 0.2
+
+
+def test_the_table_prints(cut: Any) -> None:
+    lines = model.table(*cut)
+    assert len(lines) == 8
+    assert "PREDICTED" in lines[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import oracle
 import pytest
@@ -227,6 +229,10 @@ def test_code_of_version_1_assigns_features() -> None:
     assert isinstance(out, spconv1.SparseConvTensor)
     assert torch.equal(out.features, model(old).features + old.features)
     assert spconv1.ToDense()(out).shape == (1, 4, 8, 8, 8)
+    hashed = spconv1.SparseConv3d(4, 2, 3, 2, padding=1, use_hash=True)
+    assert isinstance(hashed, spconv.SparseConv3d)
+    assert hashed(old).features.shape[1] == 2
+    assert torch.equal(pickle.loads(pickle.dumps(hashed)).weight, hashed.weight)
     with pytest.raises(ValueError, match="replace_feature"):
         x.features = x.features
 

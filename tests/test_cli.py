@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -253,3 +254,20 @@ def test_malformed_scans_are_refused(tmp_path: Path, shared: Path) -> None:
     assert len(lines) == len(bad)
     assert all(str(path) in line for path, line in zip(bad, lines, strict=True))
     assert not (tmp_path / "out").exists()
+
+
+def test_convert_writes_our_layout_and_refuses_what_is_no_checkpoint(tmp_path: Path) -> None:
+    theirs = {"0.kernel": torch.randn(27, 4, 8), "1.weight": torch.ones(8)}
+    torch.save(theirs, tmp_path / "me.pth")
+    args = [tmp_path / "me.pth", tmp_path / "ours.pth", "--layout", "minkowski"]
+    made = CliRunner().invoke(app, ["convert", *map(str, args)])
+    assert made.exit_code == 0, made.output
+    ours = torch.load(tmp_path / "ours.pth", weights_only=True)
+    kernel = theirs["0.kernel"].reshape(3, 3, 3, 4, 8).permute(4, 2, 1, 0, 3)
+    assert torch.equal(ours["0.weight"], kernel)
+    (tmp_path / "no.pth").write_text("no checkpoint")
+    bad = CliRunner().invoke(app, ["convert", str(tmp_path / "no.pth"), str(tmp_path / "x.pth")])
+    assert bad.exit_code == 2
+    assert bad.stderr.startswith("error: ")
+    assert bad.stderr.count("\n") == 1
+    assert not (tmp_path / "x.pth").exists()

@@ -2,7 +2,7 @@
 # On Linux without an NVIDIA GPU the plain torch brings CUDA libraries of several GB: put a CPU build
 # of torch into .venv first, or name one: make test TORCH=torch==X.Y.Z
 PYTHON ?= python3
-TORCH ?= torch>=2.7
+TORCH ?= torch==2.13.0
 EXTRAS ?= cli,dev
 PYTEST_ARGS ?=
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from sparse3d.compat import pointops
+from sparse3d.pointops import pointcept
 
 __all__ = ["PointTransformerSeg"]
 
@@ -54,10 +54,10 @@ class PointTransformerLayer(nn.Module):
     def forward(self, cloud: Cloud) -> torch.Tensor:
         xyz, features, offset = cloud
         query, value = self.linear_q(features), self.linear_v(features)
-        keys, index = pointops.knn_query_and_group(
+        keys, index = pointcept.knn_query_and_group(
             self.linear_k(features), xyz, offset, xyz, offset, nsample=self.nsample, with_xyz=True
         )
-        values, _ = pointops.knn_query_and_group(value, xyz, offset, xyz, offset, idx=index)
+        values, _ = pointcept.knn_query_and_group(value, xyz, offset, xyz, offset, idx=index)
         apart = self.linear_p(keys[..., :3])  # (n, ns, c)
         weight = self.linear_w(keys[..., 3:] - query[:, None] + apart)
         weight = weight.masked_fill((index < 0)[..., None], float("-inf")).softmax(1)
@@ -84,9 +84,9 @@ class TransitionDown(nn.Module):
         sizes = torch.diff(ends, prepend=ends.new_zeros(1))
         kept = torch.where(sizes > 0, (sizes // self.stride).clamp_min(1), 0)
         new_offset = kept.cumsum(0).int().to(offset.device)
-        taken = pointops.farthest_point_sampling(xyz, offset, new_offset).long()
+        taken = pointcept.farthest_point_sampling(xyz, offset, new_offset).long()
         centres = xyz[taken]
-        groups, index = pointops.knn_query_and_group(
+        groups, index = pointcept.knn_query_and_group(
             features, xyz, offset, centres, new_offset, nsample=self.nsample, with_xyz=True
         )
         lifted = self.bn(self.linear(groups).transpose(1, 2)).relu().transpose(1, 2)
@@ -115,12 +115,12 @@ class TransitionUp(nn.Module):
     def forward(self, fine: Cloud, coarse: Cloud | None = None) -> torch.Tensor:
         xyz, features, offset = fine
         if coarse is not None:
-            moved = pointops.interpolation(
+            moved = pointcept.interpolation(
                 coarse[0], xyz, self.linear2(coarse[1]), coarse[2], offset
             )
             out: torch.Tensor = self.linear1(features) + moved
             return out
-        ids = pointops.offset2batch(offset)
+        ids = pointcept.offset2batch(offset)
         counts = torch.bincount(ids, minlength=len(offset)).clamp_min(1)[:, None]
         total = features.new_zeros((len(offset), features.shape[1])).index_add(0, ids, features)
         mean = self.linear2(total / counts)

@@ -3,7 +3,7 @@
 // no fused operations.
 #pragma clang fp contract(off)
 
-#define SP_CLOUD 6       // columns of the table: first and last row, output begin and end, start row, base
+#define SP_CLOUD 6  // columns of the table: first and last row, output begin and end, start row, base
 #define SP_NO_RANK 0xffffffffu
 
 // Place in the order that decides ties: the row itself, or (row mod slots with its bits reversed, row).
@@ -103,7 +103,8 @@ kernel void sp_fps(device const float* points [[buffer(0)]],  // [points, dim]
         pick.rank = SP_NO_RANK;
         for (uint i = tid; i < n && now >= 0; i += threads) {
             const bool gone = stay == 0 && int(i) == now;
-            const float d = gone ? -1.0f : sp_nearer(distance[i], mine + ulong(i) * dim, mine + ulong(uint(now)) * dim, dim);
+            const float d =
+                gone ? -1.0f : sp_nearer(distance[i], mine + ulong(i) * dim, mine + ulong(uint(now)) * dim, dim);
             distance[i] = d;
             if (d >= 0.0f) pick = sp_farther(pick, d, sp_rank(i, slots, turns));
         }

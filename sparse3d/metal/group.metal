@@ -8,7 +8,7 @@ kernel void sp_gather_columns(device const SP_ELEM* features [[buffer(0)]],  // 
                               constant uint& columns [[buffer(4)]],
                               constant uint& places [[buffer(5)]],
                               constant uint& lines [[buffer(6)]],
-                              uint2 at [[thread_position_in_grid]]) {        // place, line
+                              uint2 at [[thread_position_in_grid]]) {  // place, line
     if (at.x >= places || at.y >= lines) return;
     const long column = idx[ulong(at.y / channels) * places + at.x];
     const SP_ELEM value = column < 0 ? SP_ELEM(0.0f) : features[ulong(at.y) * columns + ulong(column)];
@@ -23,7 +23,7 @@ kernel void sp_interpolate_columns(device const SP_ELEM* features [[buffer(0)]],
                                    constant uint& columns [[buffer(5)]],
                                    constant uint& places [[buffer(6)]],
                                    constant uint& lines [[buffer(7)]],
-                                   uint2 at [[thread_position_in_grid]]) {        // place, line
+                                   uint2 at [[thread_position_in_grid]]) {  // place, line
     if (at.x >= places || at.y >= lines) return;
     const ulong corner = (ulong(at.y / channels) * places + at.x) * 3;
     device const SP_ELEM* line = features + ulong(at.y) * columns;

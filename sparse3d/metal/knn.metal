@@ -35,11 +35,11 @@ inline float sp_distance(device const float* query, device const float* point, u
     return sum;
 }
 
-kernel void sp_knn(device const float* queries [[buffer(0)]],    // [queries, dim]
-                   device const float* points [[buffer(1)]],     // [points, dim]
-                   device const int* table [[buffer(2)]],        // [clouds, SP_CLOUD]
-                   device float* distances [[buffer(3)]],        // [queries, k]
-                   device long* indices [[buffer(4)]],           // [queries, k]
+kernel void sp_knn(device const float* queries [[buffer(0)]],  // [queries, dim]
+                   device const float* points [[buffer(1)]],   // [points, dim]
+                   device const int* table [[buffer(2)]],      // [clouds, SP_CLOUD]
+                   device float* distances [[buffer(3)]],      // [queries, k]
+                   device long* indices [[buffer(4)]],         // [queries, k]
                    constant uint& clouds [[buffer(5)]],
                    constant uint& dim [[buffer(6)]],
                    constant uint& k [[buffer(7)]],

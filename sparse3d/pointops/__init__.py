@@ -9,7 +9,7 @@ are those of mps-pointops 1.0.
 
 from __future__ import annotations
 
-from . import flat, voxel
+from . import flat, pointcept, voxel
 from .ball_query import ball_query
 from .chamfer import chamfer_distance
 from .fps import furthest_point_sample
@@ -35,6 +35,7 @@ __all__ = [
     "grid_cluster",
     "group",
     "knn",
+    "pointcept",
     "random_walk",
     "reference",
     "scatter_max",

@@ -11,15 +11,17 @@ WIDTHS = (8, 8, 16, 16, 24, 16, 16, 8, 8)
 BLOCKS = (1, 1, 1, 1)
 
 
-def scene(rows: int = 160) -> SparseConvTensor:
-    """Two samples of voxels on a surface."""
+def scene(rows: int = 180) -> SparseConvTensor:
+    """Two samples of voxel pairs, spread so that the coarsest level has rows to normalise over."""
     draw = torch.Generator().manual_seed(11)
-    flat = torch.randint(0, 20, (4 * rows, 2), generator=draw)
-    height = (flat.sum(1, keepdim=True) // 5) % 16
-    cells = torch.unique(torch.cat([torch.arange(4 * rows)[:, None] % 2, height, flat], 1), dim=0)
-    cells = cells[torch.randperm(len(cells), generator=draw)[:rows]].int().contiguous()
+    half = torch.randint(0, 63, (2 * rows, 4), generator=draw, dtype=torch.int32)
+    half[:, 0] %= 2
+    half = torch.unique(half, dim=0)
+    half = half[torch.randperm(len(half), generator=draw)[: rows // 2]]
+    cells = torch.unique(torch.cat([half, half + torch.tensor([0, 0, 0, 1])]).int(), dim=0)
+    cells = cells[torch.randperm(len(cells), generator=draw)].contiguous()
     features = torch.randn(len(cells), 4, generator=draw)
-    return SparseConvTensor(features, cells, [32, 32, 32], 2)
+    return SparseConvTensor(features, cells, [64, 64, 64], 2)
 
 
 def net() -> torch.nn.Module:
@@ -47,20 +49,37 @@ def relative(ours: torch.Tensor, expected: torch.Tensor) -> float:
     return float((ours.float() - expected.float()).abs().max() / scale)
 
 
+def distance(ours: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
+    """Relative Euclidean distance of two lists of gradients."""
+    gap = sum((a.float() - b.float()).pow(2).sum() for a, b in zip(ours, expected, strict=True))
+    return float((gap / sum(b.float().pow(2).sum() for b in expected)).sqrt())
+
+
 @pytest.mark.parametrize("front", fronts())
-@pytest.mark.parametrize(
-    ("dtype", "limit"), [(torch.float32, 1e-4), (torch.float16, 2e-2)], ids=str
-)
-def test_inference_and_one_training_step(front: str, dtype: torch.dtype, limit: float) -> None:
+def test_inference_and_one_training_step(front: str) -> None:
     with _registry.force("reference"):
-        expected = step(dtype)
+        expected = step(torch.float32)
     with installed(front) as running, _registry.force("metal"), _registry.strict():
-        ours = step(dtype)
-    assert relative(ours[0], expected[0]) < limit
-    assert relative(ours[1], expected[1]) < limit
-    assert len(ours[2]) == len(expected[2])
-    largest = max(float(g.float().abs().max()) for g in expected[2])
+        ours = step(torch.float32)
+    assert relative(ours[0], expected[0]) < 1e-4
+    assert relative(ours[1], expected[1]) < 1e-4
     for mine, theirs in zip(ours[2], expected[2], strict=True):
-        assert float((mine.float() - theirs.float()).abs().max()) < limit * largest
+        assert relative(mine, theirs) < 1e-4 or float((mine - theirs).abs().max()) < 1e-6
     used = {t.kernel for t in running.log}
     assert {"sp_conv", "sp_conv_small", "sp_weight_grad", "sp_map_submanifold"} <= used
+
+
+@pytest.mark.parametrize("front", fronts())
+def test_half_precision(front: str) -> None:
+    """Logits and loss to 2e-2. Gradients of a whole half-precision net are noise at that level.
+
+    (The reference's own differ from float32's by 4 %: a ReLU flips where a sum rounds otherwise.)
+    They must be as near to float32's as the reference's are.
+    """
+    with _registry.force("reference"):
+        exact, expected = step(torch.float32), step(torch.float16)
+    with installed(front, check=False), _registry.force("metal"), _registry.strict():
+        ours = step(torch.float16)
+    assert relative(ours[0], expected[0]) < 2e-2
+    assert relative(ours[1], expected[1]) < 2e-2
+    assert distance(ours[2], exact[2]) < 1.5 * distance(expected[2], exact[2])

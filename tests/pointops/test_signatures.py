@@ -21,6 +21,7 @@ HOME = {
     "graclus": pointops,
     "nearest": pointops.flat,
     "random_walk": pointops,
+    "pointcept": pointops.pointcept,
     "voxel": pointops.voxel,
 }
 CASES = [(module, name) for module, names in RECORD["modules"].items() for name in names]

@@ -5,48 +5,12 @@ from __future__ import annotations
 import torch
 
 from ...pointops import _inputs
-from ...pointops._clouds import checked_pointer, flat
-from ...pointops.flat import checked_rows
 from ...pointops.knn import search
+from ...pointops.pointcept import MISSING, knn_query, offset_clouds
 
-MISSING = 1e5
+__all__ = ["ball_query", "knn_query", "knnquery", "random_ball_query"]
+
 _COINCIDENT = 1e-5
-
-
-def _clouds(
-    xyz: torch.Tensor,
-    offset: torch.Tensor,
-    new_xyz: torch.Tensor | None,
-    new_offset: torch.Tensor | None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Checked points, queries and the table of clouds."""
-    points = checked_rows("xyz", xyz)
-    bounds = checked_pointer("offset", offset, points.shape[0], inclusive=True)
-    if new_xyz is None or new_offset is None:
-        return points, points, flat(bounds, bounds)
-    queries = checked_rows("new_xyz", new_xyz)
-    _inputs.alike("xyz", points, "new_xyz", queries)
-    new_bounds = checked_pointer("new_offset", new_offset, queries.shape[0], inclusive=True)
-    if new_bounds.shape != bounds.shape:
-        raise ValueError(
-            f"new_offset must be of {bounds.numel() - 1} entries as offset has, "
-            f"got {new_bounds.numel() - 1}"
-        )
-    return points, queries, flat(new_bounds, bounds)
-
-
-def knn_query(
-    nsample: int,
-    xyz: torch.Tensor,
-    offset: torch.Tensor,
-    new_xyz: torch.Tensor | None = None,
-    new_offset: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """int32 rows (m, nsample) and Euclidean distances, ascending."""
-    points, queries, clouds = _clouds(xyz, offset, new_xyz, new_offset)
-    _inputs.count("nsample", nsample, 0)
-    found = search(queries.detach(), points.detach(), clouds, nsample, "euclidean")
-    return found[1].int(), found[0].clamp_max(MISSING)
 
 
 def knnquery(
@@ -70,7 +34,7 @@ def _candidates(
     new_offset: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Every point of the shell by distance: squared distances, rows, and which of them count."""
-    points, queries, clouds = _clouds(xyz, offset, new_xyz, new_offset)
+    points, queries, clouds = offset_clouds(xyz, offset, new_xyz, new_offset)
     _inputs.count("nsample", nsample, 1)
     outer = _inputs.squared_radius("max_radius", max_radius, points.dtype, flat=False)
     if not 0 <= min_radius < float("inf"):

@@ -4,37 +4,23 @@ from __future__ import annotations
 
 import torch
 
-from .grouping import grouping
-from .query import ball_query, knn_query
+from ...pointops.pointcept import (
+    batch2offset,
+    grouping,
+    knn_query,
+    knn_query_and_group,
+    offset2batch,
+)
+from .query import ball_query
 
-
-def offset2batch(offset: torch.Tensor) -> torch.Tensor:
-    """Inclusive ends -> int64 batch vector."""
-    sizes = torch.diff(offset.long(), prepend=offset.new_zeros(1).long())
-    return torch.repeat_interleave(torch.arange(len(offset), device=offset.device), sizes)
-
-
-def batch2offset(batch: torch.Tensor) -> torch.Tensor:
-    """Batch vector -> inclusive ends, int32."""
-    return torch.bincount(batch).cumsum(0).int()
-
-
-def knn_query_and_group(
-    feat: torch.Tensor,
-    xyz: torch.Tensor,
-    offset: torch.Tensor | None = None,
-    new_xyz: torch.Tensor | None = None,
-    new_offset: torch.Tensor | None = None,
-    idx: torch.Tensor | None = None,
-    nsample: int | None = None,
-    with_xyz: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Groups of the nearest points and their indices."""
-    if idx is None:
-        if nsample is None or offset is None:
-            raise ValueError("nsample and offset must be given without idx, got None")
-        idx, _ = knn_query(nsample, xyz, offset, new_xyz, new_offset)
-    return grouping(idx, feat, xyz, new_xyz, with_xyz), idx
+__all__ = [
+    "ball_query_and_group",
+    "batch2offset",
+    "knn_query_and_group",
+    "offset2batch",
+    "query_and_group",
+    "queryandgroup",
+]
 
 
 def ball_query_and_group(

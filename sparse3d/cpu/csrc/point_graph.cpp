@@ -37,14 +37,17 @@ struct Bias {
   double back, near, far;
 };
 
-int64_t biased_edge(const Graph& graph, Draws& draws, const Bias& bias, int64_t before, int64_t here, bool first) {
+int64_t biased_edge(const Graph& graph, Draws& draws, const Bias& bias, int64_t before,
+                    int64_t here, bool first) {
   const int64_t low = graph.rowptr[here], degree = graph.rowptr[here + 1] - low;
   for (;;) {
     const int64_t edge = low + draws.below(degree);
     if (first || degree == 1) return edge;
     const double chance = draws.unit();
     const int64_t there = graph.col[edge];
-    const double limit = there == before ? bias.back : graph.reaches(there, before) ? bias.near : bias.far;
+    const double limit = there == before                ? bias.back
+                         : graph.reaches(there, before) ? bias.near
+                                                        : bias.far;
     if (chance < limit) return edge;
   }
 }
@@ -54,8 +57,8 @@ int64_t biased_edge(const Graph& graph, Draws& draws, const Bias& bias, int64_t 
 
 using namespace s3d;
 
-S3D_API int32_t s3d_graclus(const int64_t* rowptr, const int64_t* col, const double* weight, const int64_t* order,
-                            int64_t nodes, int64_t* mate) {
+S3D_API int32_t s3d_graclus(const int64_t* rowptr, const int64_t* col, const double* weight,
+                            const int64_t* order, int64_t nodes, int64_t* mate) {
   std::fill(mate, mate + nodes, int64_t(-1));
   for (int64_t i = 0; i < nodes; ++i) {
     const int64_t node = order[i];
@@ -80,8 +83,9 @@ S3D_API int32_t s3d_graclus(const int64_t* rowptr, const int64_t* col, const dou
 }
 
 S3D_API int32_t s3d_random_walk(const int64_t* rowptr, const int64_t* col, const int64_t* start,
-                                const float* uniform, int64_t walks, int64_t length, double p, double q,
-                                int64_t seed, int32_t threads, int64_t* nodes, int64_t* edges) {
+                                const float* uniform, int64_t walks, int64_t length, double p,
+                                double q, int64_t seed, int32_t threads, int64_t* nodes,
+                                int64_t* edges) {
   const Graph graph{rowptr, col};
   const double largest = std::max(std::max(1 / p, 1.0), 1 / q);
   const Bias bias{1 / p / largest, 1 / largest, 1 / q / largest};
@@ -95,7 +99,8 @@ S3D_API int32_t s3d_random_walk(const int64_t* rowptr, const int64_t* col, const
         const int64_t degree = rowptr[here + 1] - rowptr[here];
         int64_t edge = -1, there = here;
         if (degree > 0) {
-          edge = uniform ? rowptr[here] + static_cast<int64_t>(uniform[walk * length + step] * static_cast<float>(degree))
+          edge = uniform ? rowptr[here] + static_cast<int64_t>(uniform[walk * length + step] *
+                                                               static_cast<float>(degree))
                          : biased_edge(graph, draws, bias, before, here, step == 0);
           there = col[edge];
         }

@@ -52,13 +52,14 @@ void empty_group(float* box, uint32_t* first) {
 }
 
 // Node `group` of the level above is the union of 8 siblings.
-void lift(const float* box, const uint32_t* first, int64_t group, float* above, uint32_t* above_first) {
+void lift(const float* box, const uint32_t* first, int64_t group, float* above,
+          uint32_t* above_first) {
   const float* below = box + group * 6 * kLane;
   float* node = above + (group / kLane) * 6 * kLane + group % kLane;
   for (int side = 0; side < 6; ++side) {
     const float* values = below + side * kLane;
-    node[side * kLane] =
-        side < 3 ? *std::min_element(values, values + kLane) : *std::max_element(values, values + kLane);
+    node[side * kLane] = side < 3 ? *std::min_element(values, values + kLane)
+                                  : *std::max_element(values, values + kLane);
   }
   above_first[group] = *std::min_element(first + group * kLane, first + (group + 1) * kLane);
 }
@@ -119,7 +120,8 @@ void hilbert_order(const PointKernels& kernels, const float* points, int32_t dim
   for (int64_t b = 0; b < buckets; ++b) begin[b + 1] += begin[b];
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t low = (key[i] >> (16 - top)) & 0xffffffffu;
-    entry[begin[static_cast<int64_t>(key[i] >> (kKeyBits - top))]++] = low << 32 | static_cast<uint64_t>(i);
+    entry[begin[static_cast<int64_t>(key[i] >> (kKeyBits - top))]++] =
+        low << 32 | static_cast<uint64_t>(i);
   }
   const int64_t run = std::max<int64_t>(1, buckets / 64);
   parallel_for(threads, ceil_div(buckets, run), [&](int64_t item) {
@@ -161,7 +163,9 @@ void index_build(const PointKernels& kernels, const float* points, int32_t dim, 
     const int64_t leaf = item * kLeavesAnItem, last = std::min(l.leaves, leaf + kLeavesAnItem);
     for (int64_t at = leaf * kLeaf; at < last * kLeaf; ++at) {
       for (int axis = 0; axis < 3; ++axis) {
-        xyz[axis][at] = at >= n ? kInfinity : axis < dim ? points[int64_t(row[at]) * dim + axis] : 0.0f;
+        xyz[axis][at] = at >= n      ? kInfinity
+                        : axis < dim ? points[int64_t(row[at]) * dim + axis]
+                                     : 0.0f;
       }
     }
     for (int64_t at = leaf; at < last; ++at) leaf_key[at] = keys[at * kLeaf];
@@ -175,7 +179,8 @@ void index_build(const PointKernels& kernels, const float* points, int32_t dim, 
     uint32_t* above_first = reinterpret_cast<uint32_t*>(block + l.first[level]);
     const int64_t last = ceil_div(l.count[level], kLane) - 1;
     empty_group(above + last * 6 * kLane, above_first + last * kLane);
-    for (int64_t node = 0; node < l.count[level]; ++node) lift(below, below_first, node, above, above_first);
+    for (int64_t node = 0; node < l.count[level]; ++node)
+      lift(below, below_first, node, above, above_first);
   }
 }
 
@@ -188,7 +193,8 @@ Index index_view(const uint8_t* block, int64_t n) {
   tree.n = n;
   tree.levels = l.levels;
   tree.row = reinterpret_cast<const uint32_t*>(block + l.row);
-  for (int axis = 0; axis < 3; ++axis) tree.xyz[axis] = reinterpret_cast<const float*>(block + l.xyz[axis]);
+  for (int axis = 0; axis < 3; ++axis)
+    tree.xyz[axis] = reinterpret_cast<const float*>(block + l.xyz[axis]);
   for (int32_t level = 0; level < l.levels; ++level) {
     tree.count[level] = l.count[level];
     tree.box[level] = reinterpret_cast<const float*>(block + l.box[level]);

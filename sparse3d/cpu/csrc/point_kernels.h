@@ -6,28 +6,28 @@
 
 namespace s3d {
 
-constexpr int kLane = 8;         // points of a vector, children of a node
-constexpr int kLeaf = 16;        // points of a leaf
-constexpr int kMaxLevels = 12;   // 16 * 8^11 points
+constexpr int kLane = 8;        // points of a vector, children of a node
+constexpr int kLeaf = 16;       // points of a leaf
+constexpr int kMaxLevels = 12;  // 16 * 8^11 points
 constexpr uint32_t kNoRow = 0x7fffffff;
 
 enum Metric : int32_t { kSquared = 0, kEuclidean = 1, kL1 = 2 };
 
-// A box hierarchy over points in Hilbert order. Level 0 nodes are the leaves; a node has 8 children.
-// Boxes of 8 siblings lie together, [group][low x, y, z, high x, y, z][8]. Coordinates beyond the
-// last point are +infinity, boxes beyond the last node are inside out.
+// A box hierarchy over points in Hilbert order. Level 0 nodes are the leaves; a node has 8
+// children. Boxes of 8 siblings lie together, [group][low x, y, z, high x, y, z][8]. Coordinates
+// beyond the last point are +infinity, boxes beyond the last node are inside out.
 struct Tree {
   int64_t n;
   int32_t levels;
   int64_t count[kMaxLevels];
-  const float* xyz[3];              // [n rounded up to kLeaf] each
-  const uint32_t* row;              // row of each point in the caller's tensor, kNoRow beyond
+  const float* xyz[3];  // [n rounded up to kLeaf] each
+  const uint32_t* row;  // row of each point in the caller's tensor, kNoRow beyond
   const float* box[kMaxLevels];
   const uint32_t* first[kMaxLevels];  // smallest row below each node, [group][8]
 };
 
-constexpr int64_t kTile = 256;    // points that a scan takes at once
-constexpr int64_t kBucket = 64;   // points of a bucket of farthest point sampling
+constexpr int64_t kTile = 256;   // points that a scan takes at once
+constexpr int64_t kBucket = 64;  // points of a bucket of farthest point sampling
 
 // Points in the caller's order, one array a coordinate, padded with +infinity to whole tiles.
 template <class T>
@@ -37,8 +37,8 @@ struct Columns {
   const T* data;
 };
 
-// Queries are taken in the order `order` (null: 0, 1, ...); `near` is a position in the tree close to
-// each of them. A result row belongs to the query's row.
+// Queries are taken in the order `order` (null: 0, 1, ...); `near` is a position in the tree close
+// to each of them. A result row belongs to the query's row.
 struct KnnJob {
   const Tree* tree;
   const float* query;  // [., dim]
@@ -55,7 +55,7 @@ struct KnnJob {
 };
 
 struct BallJob {
-  const Tree* tree;         // null: scan
+  const Tree* tree;  // null: scan
   const Columns<float>* columns;
   const float* query;
   int32_t dim;
@@ -103,18 +103,18 @@ struct FpsJob {
   int64_t n;
   int32_t dim;
   int64_t stride;
-  const T* data;          // [dim][stride], positions padded to 8 buckets
-  const uint32_t* rank;   // place of each point in the order that decides ties, padded with kNoRow
-  const uint32_t* row;    // row of each position
+  const T* data;         // [dim][stride], positions padded to 8 buckets
+  const uint32_t* rank;  // place of each point in the order that decides ties, padded with kNoRow
+  const uint32_t* row;   // row of each position
   int64_t count;
-  int64_t start;          // position of the first point
+  int64_t start;  // position of the first point
   bool stay;
-  bool boxes;             // prune by boxes (dim <= 3)
-  T skip_below;           // positions of a smaller squared norm never win; negative: none
-  int64_t first;          // row 0 of the cloud plus `add`, what an exhausted cloud repeats
+  bool boxes;     // prune by boxes (dim <= 3)
+  T skip_below;   // positions of a smaller squared norm never win; negative: none
+  int64_t first;  // row 0 of the cloud plus `add`, what an exhausted cloud repeats
   int64_t add;
   int64_t* taken;
-  void* work;             // fps_work(n, sizeof(T), dim) bytes
+  void* work;  // fps_work(n, sizeof(T), dim) bytes
 };
 
 struct PointKernels {
@@ -122,8 +122,8 @@ struct PointKernels {
   void (*hilbert)(const float* xyz, int32_t dim, int64_t n, const float* origin, const float* scale,
                   uint64_t* key);
   // Boxes of `count` runs of `run` points each, written as groups of 8.
-  void (*boxes)(const float* const* xyz, const uint32_t* row, int64_t begin, int64_t end, float* box,
-                uint32_t* first);
+  void (*boxes)(const float* const* xyz, const uint32_t* row, int64_t begin, int64_t end,
+                float* box, uint32_t* first);
   int64_t (*knn_work)(int64_t k);
   void (*knn)(const KnnJob&);
   int64_t (*ball_work)(int64_t k);

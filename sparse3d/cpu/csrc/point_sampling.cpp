@@ -38,7 +38,8 @@ struct Widened<float> {
 
 template <class T>
 void sample(const T* points, int32_t dim, const Cloud& cloud, bool stay, bool skip, int64_t slots,
-            const PointKernels& kernels, void (*run)(const FpsJob<T>&), int32_t threads, int64_t* taken) {
+            const PointKernels& kernels, void (*run)(const FpsJob<T>&), int32_t threads,
+            int64_t* taken) {
   const int64_t n = cloud.last - cloud.first, count = cloud.end - cloud.begin;
   if (count == 0) return;
   const T* mine = points + cloud.first * dim;
@@ -61,8 +62,11 @@ void sample(const T* points, int32_t dim, const Cloud& cloud, bool stay, bool sk
     const int64_t end = std::min(padded, (chunk + 1) * kChunk);
     for (int64_t at = chunk * kChunk; at < end; ++at) {
       const int64_t r = row[at];
-      for (int32_t axis = 0; axis < dim; ++axis) data[axis * padded + at] = at < n ? mine[r * dim + axis] : T(0);
-      if (slots) rank[at] = at < n ? static_cast<uint32_t>(reversed(r % slots, slots) * turns + r / slots) : kNoRow;
+      for (int32_t axis = 0; axis < dim; ++axis)
+        data[axis * padded + at] = at < n ? mine[r * dim + axis] : T(0);
+      if (slots)
+        rank[at] =
+            at < n ? static_cast<uint32_t>(reversed(r % slots, slots) * turns + r / slots) : kNoRow;
       if (r == cloud.start - cloud.first) begins[0] = at;  // one row, hence one writer
     }
   });
@@ -71,15 +75,16 @@ void sample(const T* points, int32_t dim, const Cloud& cloud, bool stay, bool sk
   const T below = skip ? (sizeof(T) == 4 ? T(0.001f) : T(0.0010000000000000002)) : T(-1);
   Buffer<uint8_t> work(kernels.fps_work(n, sizeof(T), dim));
   const int64_t add = cloud.first - cloud.base;
-  run({n, dim, padded, data.data(), ranks, row.data(), count, begins[0], stay, boxes, below, add, add,
-       taken + cloud.begin, work.data()});
+  run({n, dim, padded, data.data(), ranks, row.data(), count, begins[0], stay, boxes, below, add,
+       add, taken + cloud.begin, work.data()});
 }
 
 template <class T>
-void sample_all(const T* points, int32_t dim, const Cloud* clouds, int64_t count, bool stay, bool skip,
-                int64_t slots, int32_t threads, const PointKernels& kernels, void (*run)(const FpsJob<T>&),
-                int64_t* taken) {
-  if (count == 1) return sample(points, dim, clouds[0], stay, skip, slots, kernels, run, threads, taken);
+void sample_all(const T* points, int32_t dim, const Cloud* clouds, int64_t count, bool stay,
+                bool skip, int64_t slots, int32_t threads, const PointKernels& kernels,
+                void (*run)(const FpsJob<T>&), int64_t* taken) {
+  if (count == 1)
+    return sample(points, dim, clouds[0], stay, skip, slots, kernels, run, threads, taken);
   parallel_for(threads, count, [&](int64_t c) {
     sample(points, dim, clouds[c], stay, skip, slots, kernels, run, 1, taken);
   });
@@ -90,9 +95,9 @@ void sample_all(const T* points, int32_t dim, const Cloud* clouds, int64_t count
 
 using namespace s3d;
 
-S3D_API int32_t s3d_fps(int32_t dtype, const void* points, int32_t dim, const int64_t* table, int64_t count,
-                        int32_t stay, int32_t skip_near_origin, int64_t slots, int32_t threads, int32_t path,
-                        int64_t* taken) {
+S3D_API int32_t s3d_fps(int32_t dtype, const void* points, int32_t dim, const int64_t* table,
+                        int64_t count, int32_t stay, int32_t skip_near_origin, int64_t slots,
+                        int32_t threads, int32_t path, int64_t* taken) {
   return guarded([&] {
     const PointKernels& kernels = point_kernels_of(path);
     const Cloud* clouds = reinterpret_cast<const Cloud*>(table);
@@ -100,11 +105,11 @@ S3D_API int32_t s3d_fps(int32_t dtype, const void* points, int32_t dim, const in
       if (clouds[c].last - clouds[c].first >= kNoRow - slots) throw BadArgument{};
     }
     if (dtype == kFloat32) {
-      sample_all(static_cast<const float*>(points), dim, clouds, count, stay != 0, skip_near_origin != 0, slots,
-                 threads, kernels, kernels.fps_f32, taken);
+      sample_all(static_cast<const float*>(points), dim, clouds, count, stay != 0,
+                 skip_near_origin != 0, slots, threads, kernels, kernels.fps_f32, taken);
     } else if (dtype == kFloat64) {
-      sample_all(static_cast<const double*>(points), dim, clouds, count, stay != 0, skip_near_origin != 0, slots,
-                 threads, kernels, kernels.fps_f64, taken);
+      sample_all(static_cast<const double*>(points), dim, clouds, count, stay != 0,
+                 skip_near_origin != 0, slots, threads, kernels, kernels.fps_f64, taken);
     } else {
       throw BadArgument{};
     }

@@ -1,0 +1,160 @@
+"""Flat clouds with inclusive offsets: the operators of Pointcept's Point Transformer.
+
+Meaning: clouds lie one after the other, `offset` (b,) holds their inclusive ends. Indices are int32
+rows of the whole tensor; -1 where a cloud has too few points, at distance 1e5.
+Order and ties: `knn_query` ascending (distance, index). `farthest_point_sampling` starts at each
+cloud's first point, keeps taken points in the race and breaks ties as the CUDA reduction over
+min(1024, largest power of two in the largest cloud) threads does.
+Formula of `interpolation`: mean of k neighbours weighted by 1 / (distance + 1e-8); a missing
+neighbour weighs nothing.
+Gradient: `grouping` and `interpolation` to the features (and `grouping` to positions).
+Determinism: same bytes on every backend and thread count.
+Errors: offsets that do not ascend to the number of points, NaN or infinity.
+
+Example:
+    >>> import torch
+    >>> from sparse3d.pointops import pointcept
+    >>> xyz = torch.tensor([[0.0, 0, 0], [1, 0, 0], [5, 0, 0]])
+    >>> index, distance = pointcept.knn_query(2, xyz, torch.tensor([2, 3], dtype=torch.int32))
+    >>> index.tolist()
+    [[0, 1], [1, 0], [2, -1]]
+"""
+
+from __future__ import annotations
+
+import torch
+
+from sparse3d._check import fail
+
+from . import _inputs
+from ._clouds import checked_pointer, flat
+from .flat import checked_rows, sample
+from .knn import search
+
+MISSING = 1e5
+_THREADS = 1024
+
+
+def offset_clouds(
+    xyz: torch.Tensor,
+    offset: torch.Tensor,
+    new_xyz: torch.Tensor | None,
+    new_offset: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Checked points, checked queries (the points where None) and the table of clouds."""
+    points = checked_rows("xyz", xyz)
+    bounds = checked_pointer("offset", offset, points.shape[0], inclusive=True)
+    if new_xyz is None or new_offset is None:
+        return points, points, flat(bounds, bounds)
+    queries = checked_rows("new_xyz", new_xyz)
+    _inputs.alike("xyz", points, "new_xyz", queries)
+    new_bounds = checked_pointer("new_offset", new_offset, queries.shape[0], inclusive=True)
+    if new_bounds.shape != bounds.shape:
+        fail(
+            "new_offset",
+            f"of {bounds.numel() - 1} entries as offset has",
+            new_bounds.numel() - 1,
+        )
+    return points, queries, flat(new_bounds, bounds)
+
+
+def farthest_point_sampling(
+    xyz: torch.Tensor, offset: torch.Tensor, new_offset: torch.Tensor
+) -> torch.Tensor:
+    """(n, 3), ends of clouds, ends of samples -> int32 rows, cloud by cloud."""
+    rows = checked_rows("xyz", xyz)
+    bounds = checked_pointer("offset", offset, rows.shape[0], inclusive=True)
+    ends = new_offset.to("cpu", torch.int64)
+    counts = torch.diff(ends, prepend=ends.new_zeros(1))
+    sizes = bounds[1:] - bounds[:-1]
+    if counts.shape != sizes.shape or bool((counts < 0).any()):
+        fail("new_offset", f"ascending with {sizes.numel()} entries", ends.tolist())
+    if bool(((sizes == 0) & (counts > 0)).any()):
+        fail("new_offset", "without points of an empty cloud", ends.tolist())
+    largest = int(sizes.max()) if sizes.numel() else 1
+    slots = min(_THREADS, 1 << max(largest.bit_length() - 1, 0))
+    return sample(rows, bounds, counts, bounds[:-1], stay=True, slots=slots).int()
+
+
+def knn_query(
+    nsample: int,
+    xyz: torch.Tensor,
+    offset: torch.Tensor,
+    new_xyz: torch.Tensor | None = None,
+    new_offset: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """int32 rows (m, nsample) and Euclidean distances, ascending."""
+    points, queries, clouds = offset_clouds(xyz, offset, new_xyz, new_offset)
+    _inputs.count("nsample", nsample, 0)
+    found = search(queries.detach(), points.detach(), clouds, nsample, "euclidean")
+    return found[1].int(), found[0].clamp_max(MISSING)
+
+
+def rows_at(values: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
+    """values[idx], zeros where the index is -1."""
+    if values.shape[0] == 0:
+        return values.new_zeros((*idx.shape, *values.shape[1:]))
+    index = idx.long()
+    valid = (index >= 0).reshape(*idx.shape, *[1] * (values.ndim - 1))
+    return torch.where(valid, values[index.clamp_min(0)], 0)
+
+
+def grouping(
+    idx: torch.Tensor,
+    feat: torch.Tensor,
+    xyz: torch.Tensor,
+    new_xyz: torch.Tensor | None = None,
+    with_xyz: bool = False,
+) -> torch.Tensor:
+    """(m, ns) of (n, c) -> (m, ns, c), or (m, ns, 3 + c) with offsets; -1 gives zeros."""
+    _inputs.index("idx", idx, 2, feat.shape[0], pad=True)
+    grouped = rows_at(feat, idx)
+    if not with_xyz:
+        return grouped
+    centres = xyz if new_xyz is None else new_xyz
+    apart = torch.where((idx >= 0)[..., None], rows_at(xyz, idx) - centres[:, None], 0)
+    return torch.cat([apart, grouped], -1)
+
+
+def knn_query_and_group(
+    feat: torch.Tensor,
+    xyz: torch.Tensor,
+    offset: torch.Tensor | None = None,
+    new_xyz: torch.Tensor | None = None,
+    new_offset: torch.Tensor | None = None,
+    idx: torch.Tensor | None = None,
+    nsample: int | None = None,
+    with_xyz: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Groups of the nearest points and their indices."""
+    if idx is None:
+        if nsample is None or offset is None:
+            fail("nsample and offset", "given without idx", None)
+        idx, _ = knn_query(nsample, xyz, offset, new_xyz, new_offset)
+    return grouping(idx, feat, xyz, new_xyz, with_xyz), idx
+
+
+def interpolation(
+    xyz: torch.Tensor,
+    new_xyz: torch.Tensor,
+    feat: torch.Tensor,
+    offset: torch.Tensor,
+    new_offset: torch.Tensor,
+    k: int = 3,
+) -> torch.Tensor:
+    """(m, 3), (n, 3), (m, c) -> (n, c)."""
+    idx, distance = knn_query(k, xyz, offset, new_xyz, new_offset)
+    closeness = torch.where(idx >= 0, 1.0 / (distance + 1e-8), 0)
+    weight = closeness / closeness.sum(1, keepdim=True)
+    return (rows_at(feat, idx) * weight[..., None].to(feat.dtype)).sum(1)
+
+
+def offset2batch(offset: torch.Tensor) -> torch.Tensor:
+    """Inclusive ends -> int64 batch vector."""
+    sizes = torch.diff(offset.long(), prepend=offset.new_zeros(1).long())
+    return torch.repeat_interleave(torch.arange(len(offset), device=offset.device), sizes)
+
+
+def batch2offset(batch: torch.Tensor) -> torch.Tensor:
+    """Batch vector -> inclusive ends, int32."""
+    return torch.bincount(batch).cumsum(0).int()

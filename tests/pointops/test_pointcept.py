@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import numpy as np
+import point_oracle as oracle
+import pytest
+import torch
+from point_oracle import make_cloud
+
+from sparse3d.pointops import pointcept
+
+OFFSET = torch.tensor([40, 40, 42, 100], dtype=torch.int32)
+
+
+def test_knn_query_pads_and_stays_in_its_cloud(backend: str, shape: str) -> None:
+    cloud = make_cloud(shape, 100)
+    index, distance = pointcept.knn_query(3, cloud, OFFSET)
+    assert index.dtype == torch.int32
+    for first, last in ((0, 40), (42, 100)):
+        wanted = oracle.knn(cloud[first:last], cloud[first:last], 3) + first
+        assert np.array_equal(index[first:last].numpy(), wanted)
+    assert index[40:42, 2].tolist() == [-1, -1]
+    assert distance[40:42, 2].tolist() == [1e5, 1e5]
+
+
+def test_sampling_takes_ties_as_the_reduction_does(backend: str, shape: str) -> None:
+    cloud = make_cloud(shape, 100)
+    taken = pointcept.farthest_point_sampling(cloud, OFFSET, torch.tensor([10, 10, 11, 30]))
+    assert taken[:10].tolist() == oracle.fps(cloud[:40], 10, stay=True, slots=32)
+    assert taken[10].item() == 40
+    wanted = [i + 42 for i in oracle.fps(cloud[42:], 19, stay=True, slots=32)]
+    assert taken[11:].tolist() == wanted
+
+
+def test_grouping_and_interpolation_have_gradients() -> None:
+    cloud = torch.rand(12, 3, dtype=torch.float64)
+    feat = torch.rand(12, 2, dtype=torch.float64, requires_grad=True)
+    offset, new_offset = torch.tensor([2, 12]), torch.tensor([1, 4])
+    centres = torch.rand(4, 3, dtype=torch.float64)
+    index, _ = pointcept.knn_query(3, cloud, offset, centres, new_offset)
+    assert (index < 0).any()
+    for run in (
+        lambda f: pointcept.grouping(index, f, cloud, centres, with_xyz=True),
+        lambda f: pointcept.interpolation(cloud, centres, f, offset, new_offset),
+    ):
+        assert torch.autograd.gradcheck(run, (feat,))
+
+
+def test_offsets_and_batch_vectors() -> None:
+    batch = pointcept.offset2batch(OFFSET)
+    assert torch.bincount(batch, minlength=4).tolist() == [40, 0, 2, 58]
+    assert torch.equal(pointcept.batch2offset(batch), OFFSET)
+
+
+def test_bad_input(backend: str) -> None:
+    cloud = torch.zeros(4, 3)
+    with pytest.raises(ValueError, match="offset must be ascending and end at 4"):
+        pointcept.knn_query(1, cloud, torch.tensor([3]))
+    with pytest.raises(ValueError, match="new_offset must be of 1 entries"):
+        pointcept.knn_query(1, cloud, torch.tensor([4]), cloud, torch.tensor([2, 4]))
+    with pytest.raises(ValueError, match="new_offset must be ascending with 1 entries"):
+        pointcept.farthest_point_sampling(cloud, torch.tensor([4]), torch.tensor([2, 4]))
+    with pytest.raises(ValueError, match="without points of an empty cloud"):
+        pointcept.farthest_point_sampling(cloud, torch.tensor([0, 4]), torch.tensor([1, 2]))
+    with pytest.raises(ValueError, match="nsample and offset must be given"):
+        pointcept.knn_query_and_group(cloud, cloud)
+    with pytest.raises(ValueError, match=r"idx must be in \[-1, 4\)"):
+        pointcept.grouping(torch.tensor([[4]]), cloud, cloud)

@@ -273,6 +273,13 @@ def test_shipped_weights_on_streets_they_never_saw(demo: Segmenter) -> None:
     assert min(scores[name] for name in ("road", "car", "building", "vegetation")) > 0.85
 
 
+@pytest.mark.nightly
+def test_shipped_weights_hold_their_scores_on_the_streets_of_the_report(demo: Segmenter) -> None:
+    table = held_out(demo, range(100, 124))
+    assert table.confusion.mean() >= 0.90
+    assert min(table.scores().values()) >= 0.75
+
+
 @pytest.mark.data
 def test_shipped_weights_on_a_real_frame(demo: Segmenter, shared: Path) -> None:
     lidar = shared / "data" / "lidar"

@@ -1,6 +1,8 @@
 """MinkUNet: families, shapes, gradients, skips, and one compiled graph for all scenes."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -118,6 +120,38 @@ def test_fuse_keeps_the_numbers():
         torch.testing.assert_close(fused(x), net(x), atol=1e-5, rtol=1e-5)
     norms = [m for m in fused.modules() if isinstance(m, spnn.SparseBatchNorm)]
     assert not norms
+
+
+WHOLE_FRAME = """
+import resource, sys, time
+import numpy as np, torch
+import sparse3d
+from sparse3d import _registry
+from sparse3d.models.minkunet import MinkUNet
+torch.set_num_threads(2)
+points = torch.from_numpy(np.fromfile(sys.argv[1], np.float32).reshape(-1, 4))
+net = MinkUNet().eval()
+with _registry.force("reference"), torch.no_grad():
+    start = time.perf_counter()
+    cells = sparse3d.quantize(points[:, :3], 0.05, rounding="round")
+    cells = torch.nn.functional.pad(cells - cells.amin(0), (1, 0))
+    voxels = sparse3d.voxelize(points, cells, "first")
+    net(sparse3d.SparseConvTensor(voxels.features, voxels.indices, None, 1))
+    print(time.perf_counter() - start)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(peak * (1 if sys.platform == "darwin" else 1024))
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.data
+def test_reference_labels_a_whole_frame_in_twenty_seconds_and_four_gigabytes(shared):
+    frame = shared / "data" / "lidar" / "kitti_spvnas_000000.bin"
+    command = [sys.executable, "-c", WHOLE_FRAME, str(frame)]
+    made = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds, peak = map(float, made.stdout.split())
+    assert seconds <= 20
+    assert peak <= 4e9
 
 
 class SmallUNet(torch.nn.Module):

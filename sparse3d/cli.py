@@ -9,6 +9,8 @@ import typer
 
 app = typer.Typer(
     help="Sparse 3D deep learning: a lidar scan in, labels out.",
+    epilog="Also: sparse3d doctor (what this installation can do), sparse3d selftest --device mps "
+    "(every operator of a device against the CPU).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -76,3 +78,24 @@ def segment(
             )
         )
     )
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="Checkpoint of another library, or of ours.")],
+    target: Annotated[Path, typer.Argument(help=".safetensors or .pth to write.")],
+    layout: Annotated[
+        str, typer.Option(help="Layout of its kernels: auto, or the name of the library.")
+    ] = "auto",
+    reverse_axes: Annotated[
+        bool, typer.Option("--reverse-axes", help="The peer counts x, y, z; we count z, y, x.")
+    ] = False,
+) -> None:
+    """Rewrite a checkpoint in sparse3d's layout and report what became of every entry."""
+    from sparse3d import checkpoint  # help should not wait for torch
+
+    try:
+        typer.echo(checkpoint.convert(source, target, layout, reverse_axes=reverse_axes))
+    except (ValueError, OSError) as error:
+        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+        raise typer.Exit(2) from None

@@ -8,6 +8,7 @@ tensor they were built from and its version: when a caller edits indices in plac
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
@@ -103,7 +104,8 @@ class KernelMap:
             src, dst, rows = self.src, self.dst, (self.num_in, self.num_out)
             if into_first_src != self.is_transposed:
                 src, dst, rows = dst, src, (self.num_out, self.num_in)
-            self._plans[key] = conv_plan(src, dst, self.splits, *rows, self.mirrored)
+            with lasting():
+                self._plans[key] = conv_plan(src, dst, self.splits, *rows, self.mirrored)
         return self._plans[key]
 
     def tap(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -228,7 +230,8 @@ class Coordinates:
         self._refresh()
         backend = backend_for(self.indices.device)
         if backend not in self._tables:
-            self._tables[backend] = build_table(self.indices)
+            with lasting():
+                self._tables[backend] = build_table(self.indices)
         return self._tables[backend]
 
     def first_duplicate(self) -> int | None:
@@ -261,8 +264,9 @@ class Coordinates:
         ones, zeros = (1,) * (self.indices.shape[1] - 1), (0,) * (self.indices.shape[1] - 1)
         key = "identity"
         if key not in self._maps:
-            rows = torch.arange(len(self), dtype=torch.int32, device=self.indices.device)
-            splits = torch.tensor([0, len(self)], dtype=torch.int64)
+            with lasting():
+                rows = torch.arange(len(self), dtype=torch.int32, device=self.indices.device)
+                splits = torch.tensor([0, len(self)], dtype=torch.int64)
             geometry = Geometry(ones, ones, zeros, ones)
             self._maps[key] = KernelMap(
                 rows, rows, splits, self.indices, self.indices, geometry, mirrored=True
@@ -277,7 +281,8 @@ class Coordinates:
         geometry = Geometry(tuple(kernel_size), ones, padding, tuple(dilation))
         key = ("submanifold", geometry)
         if key not in self._maps:
-            pairs = rules.submanifold(self.indices, kernel_size, dilation, self.table())
+            with lasting():
+                pairs = rules.submanifold(self.indices, kernel_size, dilation, self.table())
             self._maps[key] = KernelMap(
                 *pairs, self.indices, self.indices, geometry, mirrored=self._is_distinct()
             )
@@ -312,7 +317,8 @@ class Coordinates:
         self._refresh()
         key = ("given", geometry, id(target.indices), edit_count(target.indices))
         if key not in self._maps or self._maps[key].out_indices is not target.indices:
-            pairs = rules.given(self.indices, target.indices, geometry, self.table())
+            with lasting():
+                pairs = rules.given(self.indices, target.indices, geometry, self.table())
             self._maps[key] = KernelMap(*pairs, self.indices, target.indices, geometry)
         return self._maps[key]
 
@@ -325,7 +331,8 @@ class Coordinates:
     ) -> tuple[KernelMap, Coordinates]:
         self._refresh()
         if key not in self._maps or not self._targets[key].is_unchanged():
-            out_indices, src, dst, splits = build()
+            with lasting():
+                out_indices, src, dst, splits = build()
             target = Coordinates(out_indices, shape, self.batch_size)
             target.trust_distinct()
             self._targets[key] = target
@@ -358,3 +365,21 @@ class Coordinates:
 def edit_count(tensor: torch.Tensor) -> int:
     """The in-place edit counter; inference tensors have none."""
     return 0 if tensor.is_inference() else tensor._version
+
+
+def lasting() -> AbstractContextManager[object]:
+    """Maps outlive the call that builds them: inside, they are no inference tensors.
+
+    A scene that was evaluated under `torch.inference_mode` may be trained on next.
+    """
+    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+        return nullcontext()
+    return torch.inference_mode(False)
+
+
+def with_edit_count(indices: torch.Tensor) -> torch.Tensor:
+    """The indices, copied where they are an inference tensor: edits in place would go unnoticed."""
+    if torch.compiler.is_compiling() or not indices.is_inference():
+        return indices
+    with lasting():
+        return indices.clone()

@@ -11,7 +11,7 @@ import torch
 
 from . import _check
 from .geometry import Geometry
-from .kernel_map import Coordinates, KernelMap, edit_count
+from .kernel_map import Coordinates, KernelMap, edit_count, with_edit_count
 from .ops.coordinates import unique
 from .ops.dense import to_dense
 from .ops.segment import reduce_segments
@@ -163,7 +163,7 @@ class SparseConvTensor:
         _check.coordinates("indices", indices)
         _check.same_device(features=features, indices=indices)
         self._features = features
-        self._indices = indices
+        self._indices = with_edit_count(indices)
         self._spatial_shape = _shape(spatial_shape, indices.shape[1] - 1)
         self._batch_size = _check.positive("batch_size", batch_size)
         self._coordinates: Coordinates | None = None
@@ -202,7 +202,7 @@ class SparseConvTensor:
     @indices.setter
     def indices(self, value: torch.Tensor) -> None:
         _check.coordinates("indices", value)
-        self._indices = value
+        self._indices = with_edit_count(value)
         self._forget()
 
     @property
@@ -416,6 +416,9 @@ class SparseConvTensor:
             return add(self, -other)
         return self.replace_feature(self._features - self._operand(other))
 
+    def __rsub__(self, other: object) -> SparseConvTensor:
+        return self.replace_feature(self._operand(other) - self._features)
+
     def __mul__(self, other: object) -> SparseConvTensor:
         return self.replace_feature(self._features * self._operand(other))
 
@@ -425,11 +428,16 @@ class SparseConvTensor:
     def __truediv__(self, other: object) -> SparseConvTensor:
         return self.replace_feature(self._features / self._operand(other))
 
+    def __rtruediv__(self, other: object) -> SparseConvTensor:
+        return self.replace_feature(self._operand(other) / self._features)
+
     def _operand(self, other: object) -> torch.Tensor | float:
         if isinstance(other, SparseConvTensor):
             if not _same_sites(self, other):
                 way_out = "use + or sparse3d.add for the union of sites"
                 _check.fail("operands", "on the same sites", "different sites", way_out)
+            rows, other_rows = len(self._features), len(other._features)
+            _check.same_rows("features", other_rows, "the other operand", rows)
             return other._features
         if isinstance(other, (torch.Tensor, int, float)):
             return other
@@ -487,6 +495,11 @@ class SparseConvTensor:
 def _shape(value: Sequence[int] | torch.Tensor | None, ndim: int) -> list[int] | None:
     if value is None:
         return None
+    if not hasattr(value, "__iter__"):
+        _check.fail_type("spatial_shape", f"{ndim} integers", repr(value))
+    for axis, size in enumerate(value):
+        if size != int(size):
+            _check.fail(f"spatial_shape axis {axis}", "an integer", size)
     entries = [int(size) for size in value]
     if len(entries) != ndim:
         _check.fail(
@@ -521,6 +534,8 @@ def _check_family(name: str, tensors: Sequence[SparseConvTensor]) -> None:
                 f"{other.spatial_shape} x {other.batch_size}",
             )
         _check.same_device(first=first.features, other=other.features)
+    for x in tensors:
+        _check.same_rows(f"{name}: features", len(x.features), "indices", len(x))
 
 
 def _union(tensors: Sequence[SparseConvTensor]) -> tuple[Coordinates, list[torch.Tensor]]:
@@ -619,6 +634,7 @@ def collate(samples: Sequence[SparseConvTensor]) -> SparseConvTensor:
         _check.fail("collate: samples", "of one grid", sorted(map(str, grids)), way_out)
     parts, start = [], 0
     for x in samples:
+        _check.same_rows("collate: features", len(x.features), "indices", len(x))
         moved = x.indices.clone()
         moved[:, 0] += start
         parts.append(moved)

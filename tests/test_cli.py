@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -20,6 +21,7 @@ from sparse3d.cli import app
 from sparse3d.data import Sensor, simulate
 from sparse3d.data.files import write_labels, write_scan
 
+ROOT = Path(__file__).parent.parent
 STREET = simulate(12, Sensor(beams=32, azimuths=500))
 
 
@@ -175,6 +177,44 @@ def test_demo(tmp_path: Path) -> None:
     assert "mean" in result.stdout
 
 
+def test_installed_command_finds_its_weights_from_any_folder(tmp_path: Path) -> None:
+    script = Path(sys.executable).with_name("sparse3d")
+    if not script.exists():
+        pytest.skip("sparse3d is not installed in this environment")
+    made = subprocess.run(
+        [script, "segment", scan(tmp_path), "--out", tmp_path / "out"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "out" / "a.label").stat().st_size == 4 * len(STREET.points)
+
+
+def test_a_place_that_cannot_hold_results_is_refused_first(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    result = call(scan(tmp_path), "--out", taken)
+    assert result.exit_code == 2
+    assert errors(result) == [
+        f"error: --out must be a folder, got the file {taken}; name another place"
+    ]
+    assert taken.read_text() == "mine"
+
+
+def test_weights_of_another_network_or_no_weights_at_all(tmp_path: Path) -> None:
+    other = call(scan(tmp_path), "--out", tmp_path / "o", "--config", "minkunet18_w16",
+                 "--checkpoint", ROOT / "sparse3d" / "weights" / "demo.pt")  # fmt: skip
+    assert other.exit_code == 2
+    assert "must have shape [32, 3, 3, 3, 16], got shape [24, 3, 3, 3, 16]" in errors(other)[0]
+    text = call(scan(tmp_path), "--out", tmp_path / "o", "--checkpoint", ROOT / "README.md")
+    assert text.exit_code == 2
+    assert "must be a file of weights saved by torch" in errors(text)[0]
+    assert "weights_only" not in errors(text)[0]
+    assert not (tmp_path / "o").exists()
+
+
 def test_as_a_program(tmp_path: Path) -> None:
     made = subprocess.run(
         [sys.executable, "-m", "sparse3d", "segment", "gone.bin", "--out", str(tmp_path / "o")],
@@ -214,3 +254,20 @@ def test_malformed_scans_are_refused(tmp_path: Path, shared: Path) -> None:
     assert len(lines) == len(bad)
     assert all(str(path) in line for path, line in zip(bad, lines, strict=True))
     assert not (tmp_path / "out").exists()
+
+
+def test_convert_writes_our_layout_and_refuses_what_is_no_checkpoint(tmp_path: Path) -> None:
+    theirs = {"0.kernel": torch.randn(27, 4, 8), "1.weight": torch.ones(8)}
+    torch.save(theirs, tmp_path / "me.pth")
+    args = [tmp_path / "me.pth", tmp_path / "ours.pth", "--layout", "minkowski"]
+    made = CliRunner().invoke(app, ["convert", *map(str, args)])
+    assert made.exit_code == 0, made.output
+    ours = torch.load(tmp_path / "ours.pth", weights_only=True)
+    kernel = theirs["0.kernel"].reshape(3, 3, 3, 4, 8).permute(4, 2, 1, 0, 3)
+    assert torch.equal(ours["0.weight"], kernel)
+    (tmp_path / "no.pth").write_text("no checkpoint")
+    bad = CliRunner().invoke(app, ["convert", str(tmp_path / "no.pth"), str(tmp_path / "x.pth")])
+    assert bad.exit_code == 2
+    assert bad.stderr.startswith("error: ")
+    assert bad.stderr.count("\n") == 1
+    assert not (tmp_path / "x.pth").exists()

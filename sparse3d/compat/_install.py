@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import importlib.abc
 import importlib.metadata
 import importlib.util
 import pkgutil
 import sys
 from collections.abc import Iterable, Iterator
 from email.message import Message
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -101,6 +103,8 @@ def _register(target: str, name: str) -> None:
         sys.modules[target + module.__name__.removeprefix(root.__name__)] = module
     for alias, home in getattr(root, "_ALIASES", {}).items():
         sys.modules[alias] = importlib.import_module(f"{root.__name__}.{home}")
+    for spare in getattr(root, "_LAST_RESORTS", ()):
+        _Finder.spares[spare] = importlib.import_module(f"{root.__name__}.{spare}")
     _Finder.versions[target] = version
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder())
@@ -115,9 +119,13 @@ def _tree(root: ModuleType) -> Iterator[ModuleType]:
 
 
 def _forget(target: str) -> None:
-    for alias in [target, *getattr(sys.modules.get(target), "_ALIASES", {})]:
+    root = sys.modules.get(target)
+    spares = [n for n in getattr(root, "_LAST_RESORTS", ()) if _stands_in(sys.modules.get(n))]
+    for alias in [target, *getattr(root, "_ALIASES", {}), *spares]:
         for name in [n for n in sys.modules if n == alias or n.startswith(f"{alias}.")]:
             del sys.modules[name]
+    for name in getattr(root, "_LAST_RESORTS", ()):
+        _Finder.spares.pop(name, None)
 
 
 def _exists(place: str) -> bool:
@@ -157,13 +165,34 @@ class _Distribution(importlib.metadata.Distribution):
         return Path(__file__).parent / str(path)
 
 
+class _Spare(importlib.abc.Loader):
+    """Gives a module of ours under a second name."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module, self._spec = module, module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        for module in _tree(self._module):
+            tail = module.__name__.removeprefix(self._module.__name__)
+            sys.modules[spec.name + tail] = module
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
+
+
 class _Finder(importlib.metadata.DistributionFinder):
-    """Answers `importlib.metadata.version("spconv")`; imports go through `sys.modules`."""
+    """Answers `importlib.metadata.version("spconv")`, and imports of names that a peer puts at the
+    end of the path (MinkowskiEngine's `utils`); others go through `sys.modules`."""
 
     versions: dict[str, str] = {}  # noqa: RUF012
+    spares: dict[str, ModuleType] = {}  # noqa: RUF012
 
-    def find_spec(self, *_: object) -> None:
-        return None
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        if fullname not in self.spares:
+            return None
+        module = self.spares[fullname]
+        return ModuleSpec(fullname, _Spare(module), is_package=hasattr(module, "__path__"))
 
     def find_distributions(
         self,

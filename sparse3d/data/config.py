@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from sparse3d.data.semantic_kitti import LABEL_MAPS, RAW_NAMES
 
 __all__ = ["SegmentConfig", "load_config"]
 
+# Not importlib.resources: an editable install spans two folders, and only one has these.
+_PACKAGE = Path(__file__).parent.parent
 _SECTIONS = ("name", "weights", "model", "input", "classes", "label_map", "views", "about")
 _INPUT = ("voxel_size", "rounding", "representative", "features", "dtype")
 
@@ -52,7 +53,7 @@ class SegmentConfig:
         """Where the weights that ship with the package lie."""
         if self.weights is None:
             return None
-        return Path(str(resources.files("sparse3d"))) / "weights" / self.weights
+        return _PACKAGE / "weights" / self.weights
 
 
 def load_config(source: str | os.PathLike[str]) -> SegmentConfig:
@@ -66,7 +67,7 @@ def load_config(source: str | os.PathLike[str]) -> SegmentConfig:
     """
     path = Path(source)
     if not path.suffix:
-        path = Path(str(resources.files("sparse3d"))) / "configs" / f"{source}.yaml"
+        path = _PACKAGE / "configs" / f"{source}.yaml"
     return _parse(_load(path), path)
 
 

@@ -12,9 +12,24 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["atomic", "write_labels", "write_ply", "write_scan"]
+__all__ = ["atomic", "check_folder", "write_labels", "write_ply", "write_scan"]
 
 PathLike = str | os.PathLike[str]
+
+
+def check_folder(name: str, path: PathLike) -> None:
+    """Refuse a place for results that cannot be made or written, before any work is done.
+
+    Raises:
+        ValueError: It is a file, or lies where this user may not write; one line.
+    """
+    place = Path(path).absolute()
+    while not place.exists() and place.parent != place:
+        place = place.parent
+    if not place.is_dir():
+        raise ValueError(f"{name} must be a folder, got the file {place}; name another place")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise ValueError(f"{name} must be writable, got {path} in {place}; name another place")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from rich.table import Table
 from sparse3d.data.coarse import COARSE_NAMES, coarse_scores, to_coarse
 from sparse3d.data.config import load_config
 from sparse3d.data.evaluate import held_out
-from sparse3d.data.files import write_labels, write_scan
+from sparse3d.data.files import check_folder, write_labels, write_scan
 from sparse3d.data.kitti import Scan, ScanError, read_labels, read_scan
 from sparse3d.data.metrics import Confusion
 from sparse3d.data.segment import Segmenter, Stages, choose_device, write_results
@@ -75,6 +75,7 @@ def run(options: Options) -> int:
     """Segment every scan, print tables, and return the exit status: 0, or 2 after any error."""
     console = Console()
     try:
+        check_folder("--out", options.out)
         segmenter = Segmenter.load(
             load_config(options.config), options.checkpoint, choose_device(options.device)
         )
@@ -189,6 +190,9 @@ def _make_demo(options: Options) -> Path:
 
 
 def _complain(error: Exception) -> None:
+    if isinstance(error, OSError) and error.filename is not None:
+        _say(f"error: {error.filename}: {error.strerror}; name another place with --out")
+        return
     _say(f"error: {' '.join(str(error).split())}")
 
 

@@ -76,9 +76,11 @@ def load_weights(path: PathLike) -> dict[str, torch.Tensor]:
         table = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    except (RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ValueError(f"{path}: must be a file of weights saved by torch: {reason}") from None
+    except (RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError):
+        raise ValueError(
+            f"{path}: must be a file of weights saved by torch, got another kind of file, or one "
+            "that would run code when opened; save model.state_dict()"
+        ) from None
     for key in ("state_dict", "model"):
         if isinstance(table, dict) and isinstance(table.get(key), dict):
             table = table[key]
@@ -88,6 +90,23 @@ def load_weights(path: PathLike) -> dict[str, torch.Tensor]:
     if wrong:
         raise ValueError(f"{path}: must hold tensors by name, got {wrong[0]!r} of another kind")
     return table
+
+
+def _check_fit(
+    path: PathLike, config: SegmentConfig, model: torch.nn.Module, state: dict[str, torch.Tensor]
+) -> None:
+    """Refuse weights of another network, naming the first entry that differs."""
+    wanted = model.state_dict()
+    for key in (*wanted, *state):
+        have, want = state.get(key), wanted.get(key)
+        if have is not None and want is not None and have.shape == want.shape:
+            continue
+        got = "none" if have is None else f"shape {list(have.shape)}"
+        fit = "no such entry" if want is None else f"shape {list(want.shape)}"
+        raise ValueError(
+            f"{path}: must fit the network of config {config.name!r}: {key} must have {fit}, "
+            f"got {got}; name the config it was trained with (--config)"
+        )
 
 
 class Segmenter:
@@ -116,14 +135,8 @@ class Segmenter:
         model = build(config)
         state = {key: value.float() if value.is_floating_point() else value
                  for key, value in load_weights(path).items()}  # fmt: skip
-        try:
-            model.load_state_dict(state)
-        except RuntimeError as error:
-            reason = " ".join(str(error).split())
-            raise ValueError(
-                f"{path}: must fit the network of config {config.name!r}: {reason[:300]}; "
-                "name the config it was trained with (--config)"
-            ) from None
+        _check_fit(path, config, model, state)
+        model.load_state_dict(state)
         return cls(config, model, device)
 
     def predict(

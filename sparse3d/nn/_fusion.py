@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -109,7 +110,8 @@ def fuse(model: M) -> M:
     """A copy of `model` for inference, with conv + batch norm + activation folded into the conv.
 
     Runs inside `SparseSequential` are folded; what was folded away becomes an identity, so that
-    indexing still holds. The original is untouched.
+    indexing still holds. A layer that serves in several places, shares its parameters, or computes
+    its weight (`torch.nn.utils.parametrize`) keeps its norm. The original is untouched.
 
     Args:
         model: in eval mode; a training module's norms are not folded.
@@ -118,13 +120,24 @@ def fuse(model: M) -> M:
         A deep copy of the same class.
     """
     made = copy.deepcopy(model)
+    uses = Counter(
+        id(item)
+        for module in made.modules()
+        for item in (*module._modules.values(), *module._parameters.values())
+        if item is not None
+    )
     for module in made.modules():
         if isinstance(module, SparseSequential):
-            _fuse_children(module)
+            _fuse_children(module, uses)
     return made
 
 
-def _fuse_children(sequence: SparseSequential) -> None:
+def _is_shared(layer: SparseConvolution, uses: Counter[int]) -> bool:
+    """Whether the layer, or a parameter of it, serves in more than one place."""
+    return any(uses[id(item)] > 1 for item in (layer, *layer._parameters.values()))
+
+
+def _fuse_children(sequence: SparseSequential, uses: Counter[int]) -> None:
     names, children = list(sequence._modules), list(sequence)
     for position, layer in enumerate(children):
         if not isinstance(layer, SparseConvolution) or layer.act_type != "none":
@@ -132,10 +145,14 @@ def _fuse_children(sequence: SparseSequential) -> None:
         norm, activation, alpha, end = _tail(children, position)
         if layer.training or end == position + 1 or _hooked(layer):
             continue
+        if "weight" not in layer._parameters or _is_shared(layer, uses):
+            continue
         weight, bias = _folded(layer, norm)
         with torch.no_grad():
             layer.set_kernel(weight)
-            layer.bias = None if bias is None else nn.Parameter(bias.to(layer.weight.dtype))
+            if bias is not None:
+                values = bias.to(layer.weight.dtype)
+                layer.bias = nn.Parameter(values, requires_grad=layer.weight.requires_grad)
         layer.act_type, layer.act_alpha = activation, alpha
         for name in names[position + 1 : end]:
             sequence._modules[name] = SparseIdentity()

@@ -336,8 +336,10 @@ class SparseConvolution(SparseModule):
         return self.kernel()
 
     def _residual(self, add_input: SparseConvTensor, pairs: KernelMap) -> torch.Tensor:
-        rows, wanted = len(add_input.features), pairs.num_out
-        _check.same_rows(f"{self._label()}: add_input", rows, "the output", wanted)
+        label = f"{self._label()}: add_input"
+        rows, width = add_input.features.shape
+        _check.same_rows(label, rows, "the output", pairs.num_out)
+        _check.channels(label, self.out_channels, width)
         return add_input.features
 
     def _convolve(

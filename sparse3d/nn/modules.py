@@ -105,10 +105,10 @@ class PrintTensorMeta(nn.Module):
 class PrintCurrentTime(nn.Module):
     """Print the time at which something passes."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Any, msg: str = "", reset: bool = False) -> Any:
         import time
 
-        print(time.strftime("%H:%M:%S"))  # noqa: T201
+        print(msg, time.strftime("%H:%M:%S"))  # noqa: T201
         return x
 
 

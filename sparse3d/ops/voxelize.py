@@ -260,7 +260,7 @@ def devoxelize(
 
     Args:
         features: [M, C] of the voxels.
-        inverse: int64 [Q], each point's voxel row, -1 for none: nearest.
+        inverse: int64 [Q], each point's voxel row, -1 for none: nearest. Checked on the CPU alone.
         coords: int32 [M, 1 + D] of the voxels: trilinear, together with `points`.
         points: [Q, 1 + D] floating, batch id then position in voxel units; a voxel's value sits at
             its integer position.
@@ -279,7 +279,8 @@ def devoxelize(
         _check.fail("devoxelize", "given inverse, or coords and points", "another combination")
     if inverse is not None:
         _check.same_device(features=features, inverse=inverse)
-        rows = _check.tensor("inverse", inverse, 1).int()[:, None]
+        _check_rows(_check.tensor("inverse", inverse, 1), len(features))
+        rows = inverse.int()[:, None]
         weights = features.new_ones(rows.shape)
     else:
         assert coords is not None
@@ -289,6 +290,17 @@ def devoxelize(
             total = torch.where(rows >= 0, weights, 0).sum(1, keepdim=True)
             weights = torch.where(total > 0, weights / total.clamp(min=1e-30), 0)
     return cast(torch.Tensor, interpolate(features.contiguous(), rows, weights.to(features.dtype)))
+
+
+def _check_rows(inverse: torch.Tensor, num: int) -> None:
+    """Refuse rows that no voxel has, where looking costs no readback of a device."""
+    plain = type(inverse) is torch.Tensor and inverse.device.type == "cpu"
+    if torch.compiler.is_compiling() or not plain or inverse.numel() == 0:
+        return
+    low, high = (int(bound) for bound in torch.aminmax(inverse))
+    if low < -1 or high >= num:
+        got = low if low < -1 else high
+        _check.fail("inverse", f"in [-1, {num}), the rows of features", got)
 
 
 def _corners(

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 import sparse3d.nn as spnn
-from sparse3d.compat.flex_gemm.ops import spconv
+from sparse3d.compat.flex_gemm.ops import grid_sample, spconv
 from sparse3d.compat.flex_gemm.ops.grid_sample import grid_sample_3d
 
 SHAPE = (2, 4, 8, 7, 6)
@@ -77,7 +77,9 @@ def test_strided_and_given(stride: tuple[int, ...], padding: tuple[int, ...]) ->
 def test_settings_are_accepted_by_name() -> None:
     spconv.set_algorithm(spconv.Algorithm.IMPLICIT_GEMM)
     spconv.set_algorithm("masked_implicit_gemm_splitk")
+    assert spconv.ALGORITHM == "masked_implicit_gemm_splitk"
     spconv.set_hashmap_ratio(2.0)
+    grid_sample.set_hashmap_ratio(2.0)
     spconv.set_backend("triton")
     with pytest.raises(ValueError, match="algorithm must be one of"):
         spconv.set_algorithm("winograd")

@@ -87,6 +87,32 @@ def test_a_real_package_is_left_alone(tmp_path, monkeypatch) -> None:  # type: i
     assert forced.__name__ == "sparse3d.compat.spconv"
 
 
+def test_minkowski_engine_puts_its_folder_at_the_end_of_the_path(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    compat.install("MinkowskiEngine")
+    import MinkowskiEngine as ME
+    from MinkowskiEngineBackend._C import RegionType
+    from MinkowskiOps import MinkowskiLinear
+    from MinkowskiTensorField import TensorField
+
+    assert (MinkowskiLinear, TensorField) == (ME.MinkowskiLinear, ME.TensorField)
+    assert RegionType is ME.RegionType
+    own = importlib.import_module("utils.gradcheck")
+    assert own is importlib.import_module("MinkowskiEngine.utils.gradcheck")
+    assert importlib.import_module("utils") is ME.utils
+    assert ME.utils.__spec__ is not None
+    assert ME.utils.__spec__.name == "sparse3d.compat.minkowski.utils"
+    compat.uninstall("MinkowskiEngine")
+    for name in ("MinkowskiOps", "MinkowskiEngineBackend", "utils", "utils.gradcheck"):
+        assert name not in sys.modules
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("utils.gradcheck")
+    (tmp_path / "utils.py").write_text("mine = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    compat.install("MinkowskiEngine")
+    assert importlib.import_module("utils").mine
+    del sys.modules["utils"]
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(ValueError, match=r"name must be one of \[.*'spconv'.*\], got 'numpy'"):
         compat.install("numpy")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import oracle
 import pytest
@@ -227,6 +229,10 @@ def test_code_of_version_1_assigns_features() -> None:
     assert isinstance(out, spconv1.SparseConvTensor)
     assert torch.equal(out.features, model(old).features + old.features)
     assert spconv1.ToDense()(out).shape == (1, 4, 8, 8, 8)
+    hashed = spconv1.SparseConv3d(4, 2, 3, 2, padding=1, use_hash=True)
+    assert isinstance(hashed, spconv.SparseConv3d)
+    assert hashed(old).features.shape[1] == 2
+    assert torch.equal(pickle.loads(pickle.dumps(hashed)).weight, hashed.weight)
     with pytest.raises(ValueError, match="replace_feature"):
         x.features = x.features
 
@@ -238,3 +244,24 @@ def test_refusals_are_clear() -> None:
         spconv.quantization.quantize_per_tensor()
     with pytest.raises(NotImplementedError, match="torch tensors as they are"):
         spconv.cppcore.torch_tensor_to_tv(torch.zeros(1))
+
+
+def test_scenes_of_the_peers_own_tests() -> None:
+    from sparse3d.compat.spconv.test_utils import TestCase, generate_sparse_data, params_grid
+
+    assert params_grid([1, 2], "ab") == [[1, "a"], [1, "b"], [2, "a"], [2, "b"]]
+    data = generate_sparse_data([6, 5, 4], [20, 9], 3, data_range=(1, 2))
+    indices = data["indices"]
+    assert indices.shape == (29, 4)
+    assert len(np.unique(indices, axis=0)) == 29
+    assert (indices < [6, 5, 4, 2]).all()
+    batch_first = np.ascontiguousarray(indices[:, [3, 0, 1, 2]])
+    x = spconv.SparseConvTensor(
+        torch.from_numpy(data["features"]), torch.from_numpy(batch_first), [6, 5, 4], 2
+    )
+    case = TestCase()
+    case.assertAllClose(x.dense().numpy(), data["features_dense"])
+    case.assertAllClose({"a": np.ones(2)}, {"a": np.ones(2) + 1e-8})
+    case.assertAllEqual(np.array([1, np.nan]), np.array([1, np.nan]))
+    with pytest.raises(AssertionError):
+        case.assertAllEqual(np.ones(2), np.zeros(2))

@@ -155,7 +155,7 @@ def test_weight_gradient_of_a_long_tap(both):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("groups", [1, 2, 24])
 def test_fused(scene, both, dtype, groups):
-    coords = scene(600, 3)
+    coords = scene(150, 3)
     src, dst, splits, rows = submanifold(coords)
     x, w = values((rows, 24), dtype, 1), values((24, 27, 24 // groups), dtype, 2) / 8
     bias, residual = values((24,), torch.float32, 3), values((rows, 24), dtype, 4)
@@ -188,7 +188,7 @@ def test_weight_views(scene, both):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_same_bytes_on_any_thread_count(scene, each_thread_count, dtype):
-    coords = scene(9000, 3, low=-16, high=16)
+    coords = scene(6000, 3, low=-14, high=14)
     pairs, coarse = submanifold(coords), strided(coords)
 
     def run():

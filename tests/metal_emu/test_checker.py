@@ -28,7 +28,7 @@ def test_key_written_after_the_exchange_is_a_race(front):
 @both
 def test_missing_barrier_is_a_race(front):
     x = torch.arange(128.0)
-    with pytest.raises(MetalError, match=r"race: .*tile .* at kernel\.metal:7"):
+    with pytest.raises(MetalError, match=r"race: .*tile .* at kernel\.metal:[89]"):
         bad("no_barrier", front).reverse_tile(x, torch.zeros_like(x), threads=128, group_size=64)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import oracle
@@ -186,6 +188,14 @@ def shaken(model: nn.Module) -> None:
             nn.init.uniform_(module.weight, 0.5, 1.5)
             nn.init.normal_(module.running_mean)  # type: ignore[arg-type]
             nn.init.uniform_(module.running_var, 0.5, 2)  # type: ignore[arg-type]
+
+
+def test_the_peers_network_has_the_recorded_keys(shared: Path) -> None:
+    file = shared / "contracts" / "state-dict-keys.json"
+    keys = json.loads(file.read_text())["models"]["pointcept_minkunet_me"]["keys"]
+    mine = {name: list(value.shape) for name, value in PeerUNet(NARROW, 8).state_dict().items()}
+    del keys["final.kernel"], keys["final.bias"], mine["final.kernel"], mine["final.bias"]
+    assert mine == keys
 
 
 @pytest.mark.parametrize("negative", [False, True])

@@ -186,6 +186,12 @@ def test_residual_and_activation() -> None:
         layer(x, add_input=scene(rows=9))
 
 
+def test_a_residual_of_another_width_is_refused() -> None:
+    x = scene()
+    with pytest.raises(ValueError, match="add_input: input features must be of 6 channels, got 1"):
+        spnn.SubMConv3d(4, 6, 3)(x, x.replace_feature(x.features[:, :1]))
+
+
 def test_floor_rule_keeps_minkowskis_sites() -> None:
     x = scene()
     out = spnn.SparseConv3d(4, 4, 3, 2, 1, rule="floor")(x)

@@ -263,6 +263,36 @@ def test_fuse_gives_the_same_numbers(groups: int) -> None:
         assert torch.equal(value, before[key])
 
 
+@pytest.mark.parametrize("share", ["layer", "parameter", "layer of two sequences"])
+def test_fuse_keeps_the_norms_of_a_kernel_that_serves_twice(share: str) -> None:
+    first, norm = spnn.SubMConv3d(4, 4, 3), spnn.SparseBatchNorm(4)
+    second = first
+    if share == "parameter":
+        second = spnn.SubMConv3d(4, 4, 3)
+        second.weight = first.weight
+    if share == "layer of two sequences":
+        head = spnn.SparseSequential(first, norm)
+        model = spnn.SparseSequential(head, spnn.SparseSequential(second, nn.LeakyReLU(0.2)))
+    else:
+        model = spnn.SparseSequential(first, norm, second, nn.LeakyReLU(0.2))
+    x = scene()
+    model(x)
+    model.eval()
+    torch.testing.assert_close(spnn.fuse(model)(x).features, model(x).features)
+
+
+def test_fuse_keeps_the_norm_of_a_computed_weight() -> None:
+    model, x = trained(), scene()
+    torch.nn.utils.parametrizations.weight_norm(model[0])
+    assert isinstance(spnn.fuse(model)[1], nn.BatchNorm1d)
+    torch.testing.assert_close(spnn.fuse(model)(x).features, model(x).features)
+
+
+def test_fuse_leaves_frozen_layers_frozen() -> None:
+    model = trained().requires_grad_(False)
+    assert not any(value.requires_grad for value in spnn.fuse(model).parameters())
+
+
 def test_fuse_leaves_a_training_model_alone() -> None:
     model = trained().train()
     fused = spnn.fuse(model)

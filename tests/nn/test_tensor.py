@@ -41,6 +41,8 @@ def rows(*values: list[int]) -> torch.Tensor:
         ({"features": torch.ones(3, 3)}, ValueError, "features must be of 2 rows as indices has"),
         ({"indices": rows([0, 1, 2], [0, 3, 1]).long()}, TypeError, "indices must be int32"),
         ({"spatial_shape": [4, 4, 4]}, ValueError, r"spatial_shape must be of 2 entries"),
+        ({"spatial_shape": 4}, TypeError, "spatial_shape must be 2 integers, got 4"),
+        ({"spatial_shape": [4, 4.5]}, ValueError, "spatial_shape axis 1 must be an integer"),
         ({"spatial_shape": [4, 0]}, ValueError, "spatial_shape axis 1 must be in"),
         ({"batch_size": 0}, ValueError, "batch_size must be > 0"),
         (
@@ -151,6 +153,8 @@ def test_arithmetic() -> None:
     assert torch.equal((x * y).features, x.features * y.features)
     assert torch.equal((x / 2).features, x.features / 2)
     assert torch.equal((3 + x * 2 + torch.ones(4)).features, 3 + x.features * 2 + 1)
+    assert torch.equal((1 - x).features, 1 - x.features)
+    assert torch.equal((torch.ones(4) / x).features, 1 / x.features)
     assert torch.equal((-x).features, x.minus().features)
     total = x
     total += y
@@ -175,6 +179,16 @@ def test_union_sum_and_cat() -> None:
         sparse3d.add(x, scene(rows=9, batch_size=3))
     order = sparse3d.add(x, y).indices
     assert order[:, 0].diff().ge(0).all()
+
+
+def test_rows_that_do_not_fit_are_refused_where_tensors_are_combined() -> None:
+    x, other = scene(), scene(rows=40)
+    short = x.replace_feature(torch.ones(1, 4))
+    with pytest.raises(ValueError, match="features must be of 80 rows as the other operand has"):
+        x + short
+    for combine in (sparse3d.add, sparse3d.cat, lambda *given: sparse3d.collate(given)):
+        with pytest.raises(ValueError, match="features must be of 80 rows as indices has"):
+            combine(other, short)
 
 
 # --------------------------------------------------------------------- moving and copying
@@ -263,6 +277,35 @@ def test_indices_edited_in_place_are_noticed() -> None:
     x.indices[:, 0] = x.indices[:, 0].flip(0)
     fresh = SparseConvTensor(x.features, x.indices.clone(), x.spatial_shape, 2)
     assert torch.equal(layer(x).features, layer(fresh).features)
+
+
+def test_indices_edited_in_place_are_noticed_in_inference_mode() -> None:
+    layer = spnn.SubMConv3d(4, 4, 3)
+    with torch.inference_mode():
+        x = scene()
+        layer(x)
+        x.indices[:, 1] = 7 - x.indices[:, 1]
+        fresh = SparseConvTensor(x.features, x.indices.clone(), x.spatial_shape, x.batch_size)
+        assert torch.equal(layer(x).features, layer(fresh).features)
+
+
+def test_a_scene_evaluated_in_inference_mode_can_be_trained_on() -> None:
+    x = scene()
+    model = spnn.SparseSequential(
+        spnn.SubMConv3d(4, 4, 1),
+        spnn.SubMConv3d(4, 4, 3),
+        spnn.SparseConv3d(4, 4, 3, 2, 1, indice_key="down"),
+        spnn.SparseInverseConv3d(4, 4, 3, "down"),
+        spnn.SparseConv3d(4, 4, 2, 2, rule="floor"),
+        spnn.SparseMaxPool3d(2),
+        spnn.SparseConvTranspose3d(4, 4, 2, 2),
+    )
+    with torch.inference_mode():
+        expected = model(x).features.clone()
+    out = model(x).features
+    torch.testing.assert_close(out, expected)
+    out.sum().backward()
+    assert all(value.grad is not None for value in model.parameters())
 
 
 def test_indices_edited_in_place_drop_a_kept_key() -> None:

@@ -197,6 +197,12 @@ BAD = [
     ),
     (ops.devoxelize, ValueError, "devoxelize must be given inverse, or coords and"),
     (
+        lambda p: ops.devoxelize(p, torch.tensor([0, 4])),
+        ValueError,
+        r"inverse must be in \[-1, 4\), the rows of features, got 4",
+    ),
+    (lambda p: ops.devoxelize(p, torch.tensor([-2])), ValueError, "inverse must be in .* got -2"),
+    (
         lambda p: ops.devoxelize(p, coords=torch.zeros(4, 4).int(), points=p),
         ValueError,
         "points must be of 4 columns as coords has, got 3",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Iterator
 
 import pytest
@@ -18,18 +16,14 @@ def shape(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def backend(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A backend, forced for the whole test; skipped with its reason where it cannot work."""
-    name = str(request.param)
-    if name == "metal" and importlib.util.find_spec("metal_emu") is not None:
-        enable = getattr(importlib.import_module("metal_emu"), "enable", None)
-        if enable is not None:
-            option = request.config.getoption
-            enable(option("--metal-front"), option("--metal-seed"))
-    if name != "reference":
-        reason = _registry.load(name)
-        if reason is not None:
-            pytest.skip(f"{name}: {reason}")
-    with _registry.force(name):
-        yield name
+@pytest.fixture(autouse=True)
+def _forced(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs a test that asks for a backend on it.
+
+    The fixture `backend` lives as long as the session, so that the forcing has to be its own.
+    """
+    if "backend" not in request.fixturenames:
+        yield
+        return
+    with _registry.force(request.getfixturevalue("backend")):
+        yield

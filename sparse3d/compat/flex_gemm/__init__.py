@@ -4,7 +4,9 @@ Differences from the peer are listed in docs/migration/flex_gemm.md.
 """
 
 from . import ops
+from .ops.grid_sample import grid_sample_3d
+from .ops.spconv import sparse_submanifold_conv3d
 
 __version__ = "1.1.0"
 
-__all__ = ["__version__", "ops"]
+__all__ = ["__version__", "grid_sample_3d", "ops", "sparse_submanifold_conv3d"]

@@ -310,11 +310,12 @@ class CoordinateManager:
         return torch.searchsorted(origin, batch.contiguous())
 
     def _rows_by_batch(self, column: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        ids = self.sites(self.origin()).indices[:, 0]
-        return ids, [(column == b).nonzero()[:, 0] for b in ids]
+        ids = self.sites(self.origin()).indices[:, 0].long()
+        last = int(ids.max()) if len(ids) else -1
+        return ids, [(column == b).nonzero()[:, 0] for b in range(last + 1)]
 
     def origin_map(self, key: Key) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Batch ids, and the rows of each."""
+        """Batch ids that there are, and the rows of each id up to the last."""
         return self._rows_by_batch(self.sites(key).indices[:, 0])
 
     def stride_map(self, in_key: Key, stride_key: Key) -> torch.Tensor:

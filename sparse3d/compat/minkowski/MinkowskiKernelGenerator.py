@@ -187,7 +187,7 @@ def region(kernel: KernelGenerator, *, as_cell: bool = False) -> Region:
     """The box of a kernel, and its taps in the peer's order.
 
     The peer counts a cube's taps with the first axis fastest, centred where a size is odd, from the
-    corner where it is even; a cross's centre first, then each axis outwards, up before down.
+    corner where it is even; a cross's centre first, then each axis: 1 to r, then -r to -1.
 
     Args:
         kernel: the peer's description.
@@ -217,9 +217,9 @@ def _offsets(kernel: KernelGenerator, as_cell: bool) -> list[tuple[int, ...]]:
     if kernel.region_type == RegionType.HYPER_CROSS:
         listed = [(0,) * len(sizes)]
         for axis, size in enumerate(sizes):
-            for step in (1, -1):
-                for reach in range(1, size // 2 + 1):
-                    listed.append(tuple(step * reach * (a == axis) for a in range(len(sizes))))
+            half = size // 2
+            for reach in [*range(1, half + 1), *range(-half, 0)]:
+                listed.append(tuple(reach * (a == axis) for a in range(len(sizes))))
         return listed
     starts = [-(size // 2) if size % 2 and not as_cell else 0 for size in sizes]
     ranges = [range(a, a + size) for a, size in zip(starts, sizes, strict=True)]

@@ -166,10 +166,9 @@ class SparseTensor(Tensor):
             coords, low = coords // stride, low // stride
             high = None if high is None else high // stride
         places = torch.cat([self.C[:, :1], coords], 1).long().t()
-        size = None
-        if high is not None:
-            batch = self._manager.sites(self.coordinate_map_key).batch_size
-            size = torch.Size([batch, *(high - low + 1).tolist(), self._F.shape[1]])
+        high = coords.amax(0) if high is None else high - low
+        batch = self._manager.sites(self.coordinate_map_key).batch_size
+        size = [batch, *(high + 1).tolist(), self._F.shape[1]]
         made = torch.sparse_coo_tensor(places, self._F, size, check_invariants=True)
         return made, low[None], stride.cpu()
 

@@ -4,6 +4,8 @@ Coordinates, kernels, state_dict and sharing rules are the peer's; differences a
 docs/migration/minkowski.md.
 """
 
+from pathlib import Path
+
 from . import MinkowskiFunctional, MinkowskiOps, modules, utils
 from ._backend._C import (
     BroadcastMode,
@@ -164,8 +166,35 @@ from .sparse_matrix_functions import (
 )
 
 __version__ = "0.5.4"
+file_dir = str(Path(__file__).parent)
 
-_ALIASES = {"MinkowskiEngineBackend": "_backend", "MinkowskiEngineBackend._C": "_backend._C"}
+# The peer puts its own folder on the path: its modules are importable by their bare names.
+_ALIASES = {"MinkowskiEngineBackend": "_backend", "MinkowskiEngineBackend._C": "_backend._C"} | {
+    name: name
+    for name in (
+        "MinkowskiBroadcast",
+        "MinkowskiChannelwiseConvolution",
+        "MinkowskiCommon",
+        "MinkowskiConvolution",
+        "MinkowskiCoordinateManager",
+        "MinkowskiFunctional",
+        "MinkowskiInterpolation",
+        "MinkowskiKernelGenerator",
+        "MinkowskiNetwork",
+        "MinkowskiNonlinearity",
+        "MinkowskiNormalization",
+        "MinkowskiOps",
+        "MinkowskiPooling",
+        "MinkowskiPruning",
+        "MinkowskiSparseTensor",
+        "MinkowskiTensor",
+        "MinkowskiTensorField",
+        "MinkowskiUnion",
+        "sparse_matrix_functions",
+    )
+}
+# Names so plain that anything else of that name goes first.
+_LAST_RESORTS = ("utils", "modules", "diagnostics")
 
 __all__ = [
     "BroadcastMode",

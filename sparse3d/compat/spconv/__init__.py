@@ -6,7 +6,17 @@ pools start from 0, a stride on a submanifold layer is ignored, indices may repe
 """
 
 from . import constants, core, pytorch, utils
-from ._legacy import SparseConvTensor
+from ._legacy import (
+    SparseConv2d,
+    SparseConv3d,
+    SparseConv4d,
+    SparseConvTensor,
+    SparseConvTranspose2d,
+    SparseConvTranspose3d,
+    SubMConv2d,
+    SubMConv3d,
+    SubMConv4d,
+)
 from .core import AlgoHint, ConvAlgo
 from .pytorch import (
     AddTable,
@@ -18,12 +28,7 @@ from .pytorch import (
     SparseAvgPool2d,
     SparseAvgPool3d,
     SparseConv1d,
-    SparseConv2d,
-    SparseConv3d,
-    SparseConv4d,
     SparseConvTranspose1d,
-    SparseConvTranspose2d,
-    SparseConvTranspose3d,
     SparseConvTranspose4d,
     SparseGlobalAvgPool,
     SparseGlobalMaxPool,
@@ -38,9 +43,6 @@ from .pytorch import (
     SparseModule,
     SparseSequential,
     SubMConv1d,
-    SubMConv2d,
-    SubMConv3d,
-    SubMConv4d,
     ToDense,
     conv,
     functional,

@@ -1,5 +1,5 @@
 """`flex_gemm.ops`."""
 
-from . import grid_sample, spconv
+from . import grid_sample, serialize, spconv
 
-__all__ = ["grid_sample", "spconv"]
+__all__ = ["grid_sample", "serialize", "spconv"]

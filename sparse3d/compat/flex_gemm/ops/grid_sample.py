@@ -9,7 +9,15 @@ from ....ops.coordinates import build_table, lookup
 from ....ops.voxelize import devoxelize
 from .spconv import check_sites
 
-__all__ = ["grid_sample_3d"]
+__all__ = ["HASHMAP_RATIO", "grid_sample_3d", "grid_sample_3d_torch", "set_hashmap_ratio"]
+
+HASHMAP_RATIO = 2.0
+
+
+def set_hashmap_ratio(ratio: float) -> None:
+    """Kept in `HASHMAP_RATIO`; nothing reads it."""
+    global HASHMAP_RATIO  # noqa: PLW0603  (the peer's own)
+    HASHMAP_RATIO = ratio
 
 
 def grid_sample_3d(
@@ -46,3 +54,6 @@ def grid_sample_3d(
     else:
         _check.fail("mode", "'nearest' or 'trilinear'", repr(mode))
     return out.reshape(batch, length, -1)
+
+
+grid_sample_3d_torch = grid_sample_3d

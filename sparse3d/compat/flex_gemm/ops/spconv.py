@@ -63,19 +63,23 @@ def _one_of(kind: type, name: str, value: object) -> None:
 
 
 def set_algorithm(algorithm: str) -> None:
-    """Accepted, if the name is one of the peer's."""
+    """Kept in `ALGORITHM`, if it is one of the peer's; the backend chooses for itself."""
+    global ALGORITHM  # noqa: PLW0603  (the peer's own)
     _one_of(Algorithm, "algorithm", algorithm)
+    ALGORITHM = algorithm
 
 
 def set_backend(backend: str) -> None:
-    """Accepted, if the name is one of the peer's."""
+    """Kept in `BACKEND`, if it is one of the peer's; the tensors' device chooses."""
+    global BACKEND  # noqa: PLW0603
     _one_of(Backend, "backend", backend)
+    BACKEND = backend
 
 
 def set_hashmap_ratio(ratio: float) -> None:
-    """Accepted, if above 1."""
-    if ratio <= 1:
-        _check.fail("ratio", "> 1", ratio)
+    """Kept in `HASHMAP_RATIO`; nothing reads it."""
+    global HASHMAP_RATIO  # noqa: PLW0603
+    HASHMAP_RATIO = ratio
 
 
 class NeighborCache:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import Any
 
 import torch
 
@@ -22,6 +23,10 @@ __all__ = [
     "cudart_version",
     "get_gpu_memory_info",
     "is_cuda_available",
+    "quantize_label_np",
+    "quantize_label_th",
+    "quantize_np",
+    "quantize_th",
 ]
 
 
@@ -169,3 +174,20 @@ def get_gpu_memory_info() -> tuple[int, int]:
     if not torch.cuda.is_available():
         raise RuntimeError("get_gpu_memory_info must be called with a GPU present, got none")
     return torch.cuda.mem_get_info()
+
+
+def quantize_np(coords: Any) -> tuple[Any, Any]:
+    """See `utils.quantization.quantize`."""
+    from ..utils.quantization import quantize
+
+    return quantize(coords)
+
+
+def quantize_label_np(coords: Any, labels: Any, invalid_label: int) -> tuple[Any, Any]:
+    """See `utils.quantization.quantize_label`."""
+    from ..utils.quantization import quantize_label
+
+    return quantize_label(coords, labels, invalid_label)
+
+
+quantize_th, quantize_label_th = quantize_np, quantize_label_np

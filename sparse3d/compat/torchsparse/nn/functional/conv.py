@@ -118,7 +118,7 @@ def _biased(out: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
 
 
 def spdownsample(
-    coords: torch.Tensor,
+    _coords: torch.Tensor,
     stride: Any = 2,
     kernel_size: Any = 2,
     padding: Any = 0,
@@ -126,7 +126,7 @@ def spdownsample(
     downsample_mode: str = "spconv",
 ) -> torch.Tensor:
     """Sites of a strided layer: (batch, x, y, z), divided by the stride."""
-    x = SparseTensor(coords.new_zeros((len(coords), 1), dtype=torch.float32), coords)
+    x = SparseTensor(_coords.new_zeros((len(_coords), 1), dtype=torch.float32), _coords)
     size, steps, shifts = (make_ntuple(v, ndim=3) for v in (kernel_size, stride, padding))
     geometry = Geometry(size, steps, shifts, (1, 1, 1))
     sites = x.sites()
@@ -138,7 +138,7 @@ def spdownsample(
 
 
 def spupsample_generative(
-    coords: torch.Tensor,
+    _coords: torch.Tensor,
     stride: Any = 2,
     kernel_size: Any = 2,
     padding: Any = 0,
@@ -147,14 +147,14 @@ def spupsample_generative(
     """Sites of a generative layer: every finer one that a coarse one reaches."""
     size, steps = (make_ntuple(v, ndim=3) for v in (kernel_size, stride))
     anchor = tuple(k // 2 if k % 2 else 0 for k in size)
-    batch = int(coords[:, 0].max()) + 1 if len(coords) else 1
+    batch = int(_coords[:, 0].max()) + 1 if len(_coords) else 1
     grid = None if spatial_range is None else tuple(spatial_range[1:])
     geometry = Geometry(size, steps, anchor, (1, 1, 1))
-    return Coordinates(coords, None, batch).footprint(geometry, grid, transposed=True)[1].indices
+    return Coordinates(_coords, None, batch).footprint(geometry, grid, transposed=True)[1].indices
 
 
 def build_kernel_map(
-    coords: torch.Tensor,
+    _coords: torch.Tensor,
     input_node_num: int,
     kernel_size: Any = 2,
     stride: Any = 2,
@@ -173,7 +173,7 @@ def build_kernel_map(
 ) -> dict[str, Any]:
     """A kernel map as a dictionary: `coords`, `out_in_map` [M, K] (-1: none), `sizes`,
     `spatial_range`; taps with the last axis fastest."""
-    x = SparseTensor(coords.new_zeros((len(coords), 1), dtype=torch.float32), coords)
+    x = SparseTensor(_coords.new_zeros((len(_coords), 1), dtype=torch.float32), _coords)
     x.spatial_range = spatial_range
     size, steps, shifts = (make_ntuple(v, ndim=3) for v in (kernel_size, stride, padding))
     settings = resolved({"kmap_mode": mode, "downsample_mode": downsample_mode})

@@ -1,0 +1,260 @@
+"""Loading into a model, converting, and what became of every entry."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from .. import _check
+from ._files import PathLike, State, read, save
+from ._layouts import LAYOUTS, Slot, detect, slots_of, stored_shapes, to_canonical
+from ._names import RULES, bare, match
+
+# Entries that upstream models carry and never read.
+_UNUSED = ("point_transforms.", "dropout.", "global_step")
+
+
+@dataclass
+class LoadReport:
+    """What became of every entry of a checkpoint.
+
+    Args:
+        layout: of its kernels.
+        loaded: number of entries taken over.
+        renamed: our name -> the checkpoint's, where they differ.
+        permuted: our name -> how the tensor was turned.
+        missing: ours that the checkpoint lacks.
+        unexpected: the checkpoint's that the model has no place for.
+        ignored: the checkpoint's that are known to be unused, or belong to other parts of a model.
+    """
+
+    layout: str
+    loaded: int = 0
+    renamed: dict[str, str] = field(default_factory=dict)
+    permuted: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"{self.loaded} entries loaded, kernels as {self.layout} stores them"]
+        lines += [f"renamed    {theirs} -> {ours}" for ours, theirs in self.renamed.items()]
+        lines += [f"permuted   {name}: {how}" for name, how in self.permuted.items()]
+        lines += [f"missing    {name}" for name in self.missing]
+        lines += [f"unexpected {name}" for name in self.unexpected]
+        lines += [f"ignored    {name}" for name in self.ignored]
+        return "\n".join(lines)
+
+
+def load(
+    model: nn.Module,
+    file: PathLike | State,
+    source: str = "auto",
+    *,
+    strict: bool = True,
+    reverse_axes: bool = False,
+) -> LoadReport:
+    """Load a checkpoint of any of the libraries into a model.
+
+    Args:
+        model: of `sparse3d.nn` layers, or of a stand-in's.
+        file: see `read`.
+        source: the layout of its kernels, or "auto".
+        strict: refuse if an entry is missing or has no place.
+        reverse_axes: turn the kernels' axes round: for a model that is fed (z, y, x) where the
+            checkpoint's was fed (x, y, z), or the other way round.
+
+    Returns:
+        What became of every entry.
+
+    Raises:
+        ValueError: if the layout is ambiguous, shapes do not fit, or (strict) entries are missing
+            or left over.
+    """
+    state = read(file)
+    if source not in ("auto", *LAYOUTS):
+        _check.fail("source", f"'auto' or one of {LAYOUTS}", repr(source))
+    layout = detect(state, model) if source == "auto" else source
+    names = {bare(name): name for name in model.state_dict()}
+    matched, prefix = match(state, list(names))
+    report = LoadReport(layout)
+    slots, targets, made = slots_of(model), model.state_dict(), {}
+    for plain, theirs in matched.items():
+        ours = names[plain]
+        if theirs != ours:
+            report.renamed[ours] = theirs
+        slot = slots.get(plain)
+        value, how = _turned(state[theirs], slot, layout, reverse_axes)
+        made[ours] = _shaped(ours, value, targets[ours])
+        if how:
+            report.permuted[ours] = how
+    _account(report, state, matched, prefix, names, made)
+    if strict and (report.missing or report.unexpected):
+        _refuse(report)
+    model.load_state_dict({**{k: targets[k] for k in report.missing}, **made}, strict=False)
+    report.loaded = len(made)
+    return report
+
+
+def _turned(
+    value: torch.Tensor, slot: Slot | None, layout: str, reverse_axes: bool
+) -> tuple[torch.Tensor, str]:
+    if slot is None:
+        return value, ""
+    if layout == slot.layout and not reverse_axes and not _moved_pointwise(slot, layout):
+        return value, ""
+    shapes = stored_shapes(layout, slot.out, slot.size, slot.inner)
+    if list(value.shape) not in shapes:
+        _check.fail("kernel", f"of shape {shapes[0]} as {layout} stores it", list(value.shape))
+    kernel = to_canonical(value, layout, slot.size, pointwise=_is_pointwise(slot, layout))
+    if reverse_axes:
+        axes = len(slot.size)
+        kernel = kernel.permute(0, *reversed(range(1, axes + 1)), axes + 1)
+        if slot.size != slot.size[::-1]:
+            _check.fail("reverse_axes", "False for a kernel of unequal sizes", slot.size)
+    stored = slot.layer.from_canonical(kernel)
+    turn = ", axes reversed" if reverse_axes else ""
+    return stored, f"{layout} {list(value.shape)} -> {slot.layout} {list(stored.shape)}{turn}"
+
+
+def _is_pointwise(slot: Slot, layout: str) -> bool:
+    """Whether spconv stores this 1 x 1 kernel as `[in, out]` memory."""
+    steps = getattr(slot.layer, "stride", [1])
+    unit = getattr(slot.layer, "subm", False) or max(steps) == 1
+    return layout == "spconv" and math.prod(slot.size) == 1 and unit
+
+
+def _moved_pointwise(slot: Slot, layout: str) -> bool:
+    """An inverse 1 x 1 layer, which spconv stores turned and sparse3d does not."""
+    return _is_pointwise(slot, layout) and not getattr(slot.layer, "stores_transposed", True)
+
+
+def _shaped(name: str, value: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    if value.shape == target.shape:
+        return value
+    if value.squeeze().shape == target.squeeze().shape:
+        return value.reshape(target.shape)
+    way_out = "build the model with the checkpoint's widths"
+    _check.fail(name, f"of shape {list(target.shape)}", list(value.shape), way_out)
+
+
+def _account(
+    report: LoadReport,
+    state: State,
+    matched: Mapping[str, str],
+    prefix: str,
+    names: Mapping[str, str],
+    made: Mapping[str, torch.Tensor],
+) -> None:
+    used = set(matched.values())
+    for name in state:
+        if name in used:
+            continue
+        plain = bare(name)
+        other_part = prefix and not plain.startswith(prefix)
+        unused = plain.removeprefix(prefix).startswith(_UNUSED)
+        (report.ignored if other_part or unused else report.unexpected).append(name)
+    optional = ("num_batches_tracked", "max_num_voxels_during_training")
+    report.missing = [n for n in names.values() if n not in made and not n.endswith(optional)]
+
+
+def _refuse(report: LoadReport) -> None:
+    parts = []
+    for kind in ("missing", "unexpected"):
+        listed = getattr(report, kind)
+        if listed:
+            more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
+            parts.append(f"{len(listed)} {kind}: {', '.join(listed[:3])}{more}")
+    way_out = "build the model with the checkpoint's depth and widths, or pass strict=False"
+    _check.fail("checkpoint", "of this model's entries", "; ".join(parts), way_out)
+
+
+def convert(
+    file: PathLike | State,
+    target: PathLike | None = None,
+    source: str = "auto",
+    *,
+    model: nn.Module | None = None,
+    reverse_axes: bool = False,
+) -> LoadReport:
+    """Write a checkpoint of any of the libraries as one of sparse3d's.
+
+    Args:
+        file: see `read`.
+        target: `.safetensors` or `.pth` to write; None writes nothing.
+        source: the layout of its kernels, or "auto".
+        model: that it is meant for, as a sparse3d model; without it kernels must be cubes.
+        reverse_axes: see `load`.
+
+    Returns:
+        What became of every entry.
+
+    Raises:
+        ValueError: if the layout is ambiguous, or a kernel is no cube and no model is given.
+    """
+    state = read(file)
+    if model is not None:
+        report = load(model, state, source, reverse_axes=reverse_axes)
+        made: State = model.state_dict()
+    else:
+        report, made = _converted(state, source, reverse_axes)
+    if target is not None:
+        save(made, target)
+    return report
+
+
+def _converted(
+    state: State, source: str, reverse_axes: bool
+) -> tuple[LoadReport, dict[str, torch.Tensor]]:
+    layout = detect(state) if source == "auto" else source
+    rule = RULES[any(re.match(r"(module\.)*backbone\.encoder\.\d\.\d", n) for n in state)]
+    report, made = LoadReport(layout), {}
+    for name, tensor in state.items():
+        ours = rule(bare(name))
+        if ours.startswith(_UNUSED):
+            report.ignored.append(name)
+            continue
+        value = tensor
+        if _is_kernel(name, tensor, layout):
+            value, how = _cube(name, tensor, layout, reverse_axes)
+            report.permuted[ours] = how
+        elif ours.endswith("bias") and tensor.ndim == 2 and tensor.shape[0] == 1:
+            value = tensor.reshape(-1)
+        if ours != name:
+            report.renamed[ours] = name
+        made[ours] = value.contiguous()
+    report.loaded = len(made)
+    return report, made
+
+
+def _is_kernel(name: str, tensor: torch.Tensor, layout: str) -> bool:
+    if layout in ("minkowski", "torchsparse"):
+        return name.endswith("kernel") and tensor.ndim in (2, 3)
+    return layout != "spconv" and name.endswith("weight") and tensor.ndim in (3, 4, 5, 6)
+
+
+def _cube(
+    name: str, tensor: torch.Tensor, layout: str, reverse_axes: bool
+) -> tuple[torch.Tensor, str]:
+    """One kernel in sparse3d's storage, its sizes told from its shape."""
+    if layout in ("minkowski", "torchsparse"):
+        volume = tensor.shape[0] if tensor.ndim == 3 else 1
+        edge = round(volume ** (1 / 3))
+        if edge**3 != volume:
+            _check.fail(name, "a cube's kernel where no model is given", f"{volume} taps")
+        size = [edge] * 3
+    else:
+        size = list(tensor.shape[:-2])
+    kernel = to_canonical(tensor, layout, size)
+    axes = len(size)
+    if reverse_axes:
+        kernel = kernel.permute(0, *reversed(range(1, axes + 1)), axes + 1)
+    stored = kernel
+    if math.prod(size) == 1 and (tensor.ndim == 2 or layout.startswith("spconv")):
+        stored = kernel.reshape(kernel.shape[0], -1).t().reshape(kernel.shape)
+    return stored, f"{layout} {list(tensor.shape)} -> spconv {list(stored.shape)}"

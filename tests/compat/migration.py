@@ -1,0 +1,190 @@
+"""Tables of `docs/migration`: what becomes of every recorded name of a peer.
+
+    python tests/compat/migration.py   # writes them; a test keeps them true
+
+A name works if it is there with the recorded parameters and defaults; whatever is otherwise must
+be told in the document's own words, as a line `* \\`name\\`: ...` under "What differs" or "What is
+refused", and what is refused must say so when called.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent.parent / "docs" / "migration"
+MARKER = "<!-- Below this line: written by tests/compat/migration.py -->\n"
+PEERS = {
+    "spconv": "sparse3d.compat.spconv",
+    "minkowski": "sparse3d.compat.minkowski",
+    "torchsparse": "sparse3d.compat.torchsparse",
+    "torchsparse_1_4": "sparse3d.compat.torchsparse_1_4",
+    "flex_gemm": "sparse3d.compat.flex_gemm",
+}
+DOCUMENTS = {"torchsparse_1_4": "torchsparse"}
+Facts = dict[str, Any]
+
+
+def recorded(peer: str) -> dict[str, dict[str, Facts]]:
+    place = HERE / "names" / f"{peer}.json"
+    if peer == "spconv":
+        place = HERE.parent / "nn" / "spconv_pytorch_names.json"
+    made: dict[str, dict[str, Facts]] = json.loads(place.read_text())
+    return made
+
+
+def document(peer: str) -> Path:
+    return DOCS / f"{DOCUMENTS.get(peer, peer)}.md"
+
+
+def told(peer: str, heading: str) -> dict[str, str]:
+    """Names -> words of the lines `* `name`, `other`: words` under a heading."""
+    text = document(peer).read_text().split(MARKER)[0]
+    part = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    made = {}
+    for line in re.findall(r"^\* ((?:.+\n)(?:  .+\n)*)", part[1] if part else "", re.MULTILINE):
+        names, _, words = line.partition(": ")
+        for name in re.findall(r"`([^`]+)`", names):
+            made[name] = " ".join(words.split())
+    return made
+
+
+# ------------------------------------------------------------------------------ comparing
+
+
+def parameters(signature: str) -> list[tuple[str, Any]]:
+    """Names and defaults; `...` for a default that is no literal."""
+    arguments = ast.parse(f"def f{signature}: pass").body[0].args  # type: ignore[attr-defined]
+    plain = arguments.args + arguments.kwonlyargs
+    missing = [None] * (len(arguments.args) - len(arguments.defaults))
+    defaults = [*missing, *arguments.defaults, *arguments.kw_defaults]
+    made = []
+    for argument, default in zip(plain, defaults, strict=True):
+        value: Any = inspect.Parameter.empty
+        if default is not None:
+            try:
+                value = ast.literal_eval(default)
+            except ValueError:
+                value = ...
+        made.append((argument.arg, value))
+    return made
+
+
+def mismatch(function: Any, signature: str) -> str:
+    """How a callable's parameters differ from recorded ones; empty if they do not."""
+    mine = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_POSITIONAL for p in mine.values()):
+        return ""
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in mine.values())
+    for name, default in parameters(signature):
+        if name not in mine:
+            if not takes_any:
+                return f"takes no {name}"
+            continue
+        own = mine[name].default
+        if default is not inspect.Parameter.empty and own is inspect.Parameter.empty:
+            return f"{name} must be given"
+        if default not in (..., inspect.Parameter.empty, None) and not _alike(own, default):
+            return f"{name} defaults to {own!r}"
+    names = [name for name, _ in parameters(signature) if name in mine]
+    if names != [name for name in mine if name in names]:
+        return "other order of parameters"
+    return ""
+
+
+def _alike(own: Any, default: Any) -> bool:
+    return bool(own == default or own is None or getattr(own, "value", own) == default)
+
+
+def find(peer: str, module: str, name: str) -> Any:
+    root = next(iter(recorded(peer))).split(".")[0]
+    place = importlib.import_module(PEERS[peer] + module.removeprefix(root))
+    return getattr(place, name)
+
+
+def difference(peer: str, module: str, name: str, facts: Facts) -> str:
+    """What differs in a name's surface; empty if nothing does.
+
+    Raises:
+        AttributeError: if the name is not there.
+        ModuleNotFoundError: if its module is not.
+    """
+    mine = find(peer, module, name)
+    lacking = [member for member in facts.get("members", {}) if not hasattr(mine, member)]
+    if lacking:
+        return f"lacks {', '.join(lacking)}"
+    if "signature" in facts:
+        words = mismatch(mine, facts["signature"])
+        if words:
+            return words
+    for member, signature in facts.get("members", {}).items():
+        function = inspect.getattr_static(mine, member)
+        if signature.startswith("(") and inspect.isfunction(function):
+            words = mismatch(getattr(mine, member), signature)
+            if words:
+                return f"{member} {words}"
+    return ""
+
+
+def refuses(value: Any) -> bool:
+    """Whether calling it says that it is not implemented."""
+    wanted = [p for p in inspect.signature(value).parameters.values() if p.default is p.empty]
+    named = [p for p in wanted if p.kind is p.POSITIONAL_OR_KEYWORD]
+    try:
+        value(*[torch.zeros(1) for _ in named])
+    except NotImplementedError:
+        return True
+    except Exception:
+        return False
+    return False
+
+
+# ------------------------------------------------------------------------------ the table
+
+
+def status(peer: str, module: str, name: str) -> str:
+    """`works`, `works with a difference` or `refuses`."""
+    keys = (name, f"{module}.{name}")
+    if any(key in told(peer, "What is refused") for key in keys):
+        return "refuses"
+    if any(key in told(peer, "What differs") for key in keys):
+        return "works with a difference"
+    return "works"
+
+
+def table(peer: str) -> str:
+    """The written part of a document."""
+    lines, counts = [], {"works": 0, "works with a difference": 0, "refuses": 0}
+    for module, names in recorded(peer).items():
+        lines += [f"\n### `{module}`\n", "| name | |", "|---|---|"]
+        for name in names:
+            found = status(peer, module, name)
+            counts[found] += 1
+            lines.append(f"| `{name}` | {found} |")
+    total = sum(counts.values())
+    summary = ", ".join(f"{number} {kind}" for kind, number in counts.items())
+    return f"\n{total} recorded names: {summary}.\n" + "\n".join(lines) + "\n"
+
+
+def written(path: Path) -> str:
+    """A document as it must be."""
+    own = path.read_text().split(MARKER)[0]
+    made = own + MARKER
+    for peer in PEERS:
+        if document(peer) == path:
+            title = "1.4" if peer == "torchsparse_1_4" else "Every name"
+            made += f"\n## {'Every name of ' if title == '1.4' else ''}{title}\n{table(peer)}"
+    return made
+
+
+if __name__ == "__main__":
+    for place in sorted({document(peer) for peer in PEERS}):
+        place.write_text(written(place))

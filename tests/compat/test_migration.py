@@ -1,0 +1,72 @@
+"""`docs/migration` tells the truth about every recorded name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from compat import migration
+
+import sparse3d.compat
+
+EVERY = [
+    (peer, module, name)
+    for peer in migration.PEERS
+    for module, names in migration.recorded(peer).items()
+    for name in names
+]
+# Issue 7 leaves spconv's int8, its C++ bridge and its boxes out; FlexGEMM's list is short.
+OUT_OF_SCOPE = ("spconv.pytorch.quantization", "spconv.pytorch.cppcore", "flex_gemm.ops.serialize")
+BOXES = ("non_max_suppression_cpu", "rotate_non_max_suppression_cpu")
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    yield
+    sparse3d.compat.uninstall()
+
+
+@pytest.mark.parametrize("path", sorted({migration.document(peer) for peer in migration.PEERS}))
+def test_examples_run(path: Any, capsys: Any) -> None:
+    code, printed = re.findall(r"```(?:python|text)\n(.*?)```", path.read_text(), re.DOTALL)
+    exec(compile(code, str(path), "exec"), {"__name__": "example"})
+    assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize("path", sorted({migration.document(peer) for peer in migration.PEERS}))
+def test_tables_are_up_to_date(path: Any) -> None:
+    assert path.read_text() == migration.written(path), "python tests/compat/migration.py"
+
+
+@pytest.mark.parametrize(("peer", "module", "name"), EVERY)
+def test_every_name(peer: str, module: str, name: str) -> None:
+    """It is there; its parameters are the recorded ones, or the document says what differs."""
+    facts = migration.recorded(peer)[module][name]
+    found = migration.status(peer, module, name)
+    if found == "refuses":
+        assert migration.refuses(migration.find(peer, module, name))
+        return
+    words = migration.difference(peer, module, name, facts)
+    assert not words or found == "works with a difference", words
+
+
+def test_told_names_are_recorded() -> None:
+    for peer in migration.PEERS:
+        if peer == "torchsparse_1_4":
+            continue
+        known = {name for names in migration.recorded(peer).values() for name in names}
+        for heading in ("What differs", "What is refused"):
+            assert set(migration.told(peer, heading)) - known == set(), heading
+
+
+@pytest.mark.parametrize("peer", migration.PEERS)
+def test_refusals_are_few(peer: str) -> None:
+    asked = [
+        migration.status(peer, module, name)
+        for module, names in migration.recorded(peer).items()
+        for name in names
+        if module not in OUT_OF_SCOPE and name not in BOXES and not name.startswith("rbbox_")
+    ]
+    assert asked.count("refuses") <= 0.03 * len(asked)

@@ -7,6 +7,36 @@ from . import _shader
 
 _shader.require()
 
-from . import conv, coordinates, dense, kernel_map, norm, pool, segment, voxelize  # noqa: E402
+from . import (  # noqa: E402
+    ball_query,
+    conv,
+    coordinates,
+    dense,
+    fps,
+    group,
+    index,
+    interpolate,
+    kernel_map,
+    knn,
+    norm,
+    pool,
+    segment,
+    voxelize,
+)
 
-__all__ = ["conv", "coordinates", "dense", "kernel_map", "norm", "pool", "segment", "voxelize"]
+__all__ = [
+    "ball_query",
+    "conv",
+    "coordinates",
+    "dense",
+    "fps",
+    "group",
+    "index",
+    "interpolate",
+    "kernel_map",
+    "knn",
+    "norm",
+    "pool",
+    "segment",
+    "voxelize",
+]

@@ -321,15 +321,14 @@ def test_every_file_is_listed() -> None:
 
 
 def test_threadgroup_memory_fits() -> None:
-    """The largest specialisations of both element sizes stay within 32 KB."""
+    """Both element sizes, the widest tiles of either height; a larger one does not compile."""
     with installed(check=False) as running:
         from sparse3d.metal import _shader, conv
 
         for dtype in (torch.float32, torch.float16):
-            for width in (16, 32, 64, 128):
-                for backward in (False, True):
-                    layer = conv._Layer(64, width, 27, 1, backward)
-                    _shader.library("conv", **conv.macros(layer, dtype))
+            for width, backward in ((64, False), (64, True), (128, False), (128, True)):
+                layer = conv._Layer(64, width, 27, 1, backward)
+                _shader.library("conv", **conv.macros(layer, dtype))
         assert 0 < max(running.threadgroup_bytes().values()) <= 32768
 
 

@@ -276,7 +276,7 @@ class Library:
         found = subprocess.run(
             ["addr2line", "-e", self._path, address], capture_output=True, text=True, check=True
         ).stdout.strip()
-        return f"at {Path(found).name}"
+        return f"at {Path(found.split(' (')[0]).name}"
 
     def read_traffic(self, kernel: str, held: list[_Argument]) -> Traffic:
         """Counters of the launch just made."""

@@ -15,7 +15,7 @@ def _takes(query: torch.Tensor, *_: Any) -> bool:
     return float_points(query)
 
 
-@ball_search.kernel("metal", when=_takes)
+@ball_search.kernel("metal", "cuda", when=_takes)
 def _ball_search(
     query: torch.Tensor,
     reference: torch.Tensor,

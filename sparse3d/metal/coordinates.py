@@ -26,7 +26,7 @@ def empty_table(slots: int, device: torch.device) -> torch.Tensor:
     return torch.full((slots,), -1, dtype=torch.int32, device=device)
 
 
-@coordinate_table.kernel("metal")
+@coordinate_table.kernel("metal", "cuda")
 def table(coords: torch.Tensor) -> torch.Tensor:
     """Slots that hold the lowest row of each coordinate."""
     coords, n = coords.contiguous(), coords.shape[0]
@@ -36,7 +36,7 @@ def table(coords: torch.Tensor) -> torch.Tensor:
     return slots
 
 
-@coordinate_lookup.kernel("metal")
+@coordinate_lookup.kernel("metal", "cuda")
 def _lookup(coords: torch.Tensor, table: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
     queries, q = queries.contiguous(), queries.shape[0]
     rows = torch.empty(q, dtype=torch.int32, device=queries.device)
@@ -102,7 +102,7 @@ def gather_rows(coords: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     return out
 
 
-@coordinate_unique.kernel("metal")
+@coordinate_unique.kernel("metal", "cuda")
 def _unique(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     coords, n = coords.contiguous(), coords.shape[0]
     first, owner, place = distinct(coords, table(coords))

@@ -21,7 +21,7 @@ def _takes(points: torch.Tensor, *_: Any) -> bool:
     return float_points(points)
 
 
-@fps_sample.kernel("metal", when=_takes)
+@fps_sample.kernel("metal", "cuda", when=_takes)
 def _fps_sample(
     points: torch.Tensor,
     clouds: torch.Tensor,

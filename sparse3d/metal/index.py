@@ -7,6 +7,6 @@ import torch
 from ..pointops.index import spatial_index
 
 
-@spatial_index.kernel("metal")
+@spatial_index.kernel("metal", "cuda")
 def _spatial_index(reference: torch.Tensor, clouds: torch.Tensor) -> torch.Tensor:
     return reference.new_empty(0, dtype=torch.uint8)

@@ -22,7 +22,7 @@ def _neighbours(taps: int, rows: int, device: torch.device) -> torch.Tensor:
     return torch.full((taps, rows), -1, dtype=torch.int32, device=device)
 
 
-@kernel_map_submanifold.kernel("metal")
+@kernel_map_submanifold.kernel("metal", "cuda")
 def _submanifold(
     coords: torch.Tensor, table: torch.Tensor, kernel_size: list[int], dilation: list[int]
 ) -> Pairs:
@@ -37,7 +37,7 @@ def _submanifold(
     return _scan.pairs(neighbours)
 
 
-@kernel_map_given.kernel("metal")
+@kernel_map_given.kernel("metal", "cuda")
 def _given(
     coords: torch.Tensor,
     table: torch.Tensor,
@@ -56,7 +56,7 @@ def _given(
     return _scan.pairs(neighbours)
 
 
-@kernel_map_floor.kernel("metal")
+@kernel_map_floor.kernel("metal", "cuda")
 def _floor(
     coords: torch.Tensor,
     table: torch.Tensor,
@@ -86,7 +86,7 @@ def _reached(
     return math.prod(-(-k // step) for k, step in zip(kernel_size, steps, strict=True))
 
 
-@kernel_map_footprint.kernel("metal")
+@kernel_map_footprint.kernel("metal", "cuda")
 def _footprint(
     coords: torch.Tensor,
     kernel_size: list[int],

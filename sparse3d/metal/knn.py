@@ -25,7 +25,7 @@ def _slots(k: int) -> int:
     return slots
 
 
-@knn_search.kernel("metal", when=_takes)
+@knn_search.kernel("metal", "cuda", when=_takes)
 def _knn_search(
     query: torch.Tensor,
     reference: torch.Tensor,

@@ -2,9 +2,8 @@
 code."""
 
 import importlib
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
 
@@ -14,7 +13,6 @@ from .build import fronts
 from .device import Library, Options
 from .traffic import Traffic
 
-_PACKAGE = "sparse3d.metal"
 Compiler = Callable[[str], Library]
 
 
@@ -48,16 +46,12 @@ class Session:
 
 
 def _seam() -> ModuleType:
-    """The backend's `_shader` module, which stays loaded when the package refuses to load."""
-    with suppress(_registry.BackendUnavailable):
-        importlib.import_module(_PACKAGE)
-    return sys.modules[f"{_PACKAGE}._shader"]
+    return importlib.import_module("sparse3d.metal._shader")
 
 
 def _forget() -> None:
     """Makes the registry ask the package again whether it can work."""
     _registry._load_errors.pop("metal", None)
-    sys.modules.pop(_PACKAGE, None)
 
 
 @contextmanager

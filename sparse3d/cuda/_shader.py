@@ -18,7 +18,7 @@ from . import _nvrtc
 from ._cache import Cache, key, user_folder
 from ._driver import Driver, Packed
 from ._source import KernelSource, Parameter, parse_kernels
-from ._translate import LIST, cuda_source, is_flat
+from ._translate import LIST, cuda_source, hidden
 
 _THREADS = 256
 _MOST_BLOCKS = 2**31 - 1
@@ -59,16 +59,22 @@ class Kernel:
         self.name, self.most_threads = source.name, most_threads
         self._driver, self._function, self._device = driver, function, device
         self._codes = [_code(p) for p in source.buffers]
-        self._flat = is_flat(source)
-        layout = struct.Struct("@" + "".join(self._codes) + ("" if self._flat else "II"))
+        told = hidden(source)
+        self._told_groups = "groups_x" in told
+        self._told_threads = sum(name.startswith("threads") for name in told)
+        layout = struct.Struct("@" + "".join(self._codes) + "I" * len(told))
         self._layout, self._packed = layout, Packed(layout.size)
 
-    def launch(self, args: Sequence[Argument], count: Sequence[int], block: Sequence[int]) -> None:
-        """`count` blocks along each axis."""
+    def launch(
+        self, args: Sequence[Argument], threads: Sequence[int], block: Sequence[int]
+    ) -> None:
+        """So many threads along each of 1 to 3 axes, in blocks of `block`."""
+        count = [-(-t // b) for t, b in zip(threads, block, strict=False)]
         blocks = math.prod(count)
         if blocks > _MOST_BLOCKS:
             raise ValueError(f"{self.name}: blocks must number at most 2^31 - 1, got {blocks}")
-        grid = () if self._flat else (count[0], count[1] if len(count) > 1 else 1)
+        grid = [count[0], count[1] if len(count) > 1 else 1] if self._told_groups else []
+        grid.extend(threads[: self._told_threads])
         values, packed = self._values(args), self._packed
         with packed.lock:
             try:
@@ -127,12 +133,8 @@ class CudaLauncher:
         """As `Launcher.each`. Blocks of 256 threads, narrow where the range is narrow."""
         kernel = self._kernel(kernels, name, args)
         threads = min(_THREADS, kernel.most_threads)
-        if len(grid) == 1:
-            kernel.launch(args, (-(-grid[0] // threads),), (threads, 1, 1))
-            return
-        width = min(threads, 1 << (grid[0] - 1).bit_length())
-        height = threads // width
-        kernel.launch(args, (-(-grid[0] // width), -(-grid[1] // height)), (width, height, 1))
+        width = threads if len(grid) == 1 else min(threads, 1 << (grid[0] - 1).bit_length())
+        kernel.launch(args, grid, (width, threads // width, 1))
 
     def groups(
         self,
@@ -145,7 +147,7 @@ class CudaLauncher:
         """As `Launcher.groups`."""
         kernel = self._kernel(kernels, name, args)
         seam.refuse_large_groups(name, size, kernel.most_threads)
-        kernel.launch(args, count, (size, 1, 1))
+        kernel.launch(args, (count[0] * size, *count[1:]), (size, 1, 1))
 
     def has_bfloat(self) -> bool:
         """The dialect brings its own."""

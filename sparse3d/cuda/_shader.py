@@ -64,25 +64,47 @@ class Kernel:
         self._told_threads = sum(name.startswith("threads") for name in told)
         layout = struct.Struct("@" + "".join(self._codes) + "I" * len(told))
         self._layout, self._packed = layout, Packed(layout.size)
+        self._last = struct.calcsize("@" + "".join(self._codes[:-1]) + "0I")
 
     def launch(
         self, args: Sequence[Argument], threads: Sequence[int], block: Sequence[int]
     ) -> None:
         """So many threads along each of 1 to 3 axes, in blocks of `block`."""
+        packed = self._packed
+        with packed.lock:
+            blocks = self._pack(args, threads, block)
+            self._driver.launch(self._function, self._device, blocks, block, packed.extra)
+
+    def launch_each(
+        self,
+        args: Sequence[Argument],
+        values: range,
+        threads: Sequence[int],
+        block: Sequence[int],
+    ) -> None:
+        """Once for each value of the last argument; the others are packed once."""
+        packed, place = self._packed, self._last
+        with packed.lock:
+            blocks = self._pack((*args, values[0]), threads, block) if values else 0
+            for value in values:
+                struct.pack_into("I", packed.memory, place, value)
+                self._driver.launch(self._function, self._device, blocks, block, packed.extra)
+
+    def _pack(self, args: Sequence[Argument], threads: Sequence[int], block: Sequence[int]) -> int:
+        """Lays the arguments out; returns the number of blocks."""
         count = [-(-t // b) for t, b in zip(threads, block, strict=False)]
         blocks = math.prod(count)
         if blocks > _MOST_BLOCKS:
             raise ValueError(f"{self.name}: blocks must number at most 2^31 - 1, got {blocks}")
         grid = [count[0], count[1] if len(count) > 1 else 1] if self._told_groups else []
         grid.extend(threads[: self._told_threads])
-        values, packed = self._values(args), self._packed
-        with packed.lock:
-            try:
-                self._layout.pack_into(packed.memory, 0, *values, *grid)
-            except struct.error:
-                values = self._values(self._wrapped(args))
-                self._layout.pack_into(packed.memory, 0, *values, *grid)
-            self._driver.launch(self._function, self._device, blocks, block, packed.extra)
+        values = self._values(args)
+        try:
+            self._layout.pack_into(self._packed.memory, 0, *values, *grid)
+        except struct.error:
+            values = self._values(self._wrapped(args))
+            self._layout.pack_into(self._packed.memory, 0, *values, *grid)
+        return blocks
 
     def _values(self, args: Sequence[Any]) -> list[Any]:
         """What is packed: an address for a tensor, every entry of a list."""
@@ -148,6 +170,20 @@ class CudaLauncher:
         kernel = self._kernel(kernels, name, args)
         seam.refuse_large_groups(name, size, kernel.most_threads)
         kernel.launch(args, (count[0] * size, *count[1:]), (size, 1, 1))
+
+    def series(
+        self,
+        kernels: Library,
+        name: str,
+        args: tuple[Argument, ...],
+        values: range,
+        count: Sequence[int],
+        size: int,
+    ) -> None:
+        """As `Launcher.series`."""
+        kernel = self._kernel(kernels, name, args)
+        seam.refuse_large_groups(name, size, kernel.most_threads)
+        kernel.launch_each(args, values, (count[0] * size, *count[1:]), (size, 1, 1))
 
     def has_bfloat(self) -> bool:
         """The dialect brings its own."""

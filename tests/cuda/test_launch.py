@@ -95,6 +95,30 @@ WIDE = (
 DEEP = WIDE.replace("uint2", "uint3")
 
 
+def test_a_series_changes_the_last_argument_alone() -> None:
+    text = (
+        HEAD
+        + """kernel void k(device float* x [[buffer(0)]], constant long* sizes [[buffer(1)]],
+    constant uint& out [[buffer(2)]], uint i [[thread_position_in_grid]]) {}
+"""
+    )
+    k, driver = kernel(text)
+    seen: list[bytes] = []
+    driver.launch = lambda *_: seen.append(k._packed.memory.raw)  # type: ignore[method-assign]
+    k.launch_each((torch.zeros(4), [7]), range(1, 4), (96,), (32, 1, 1))
+    place = 8 + 8 * LIST
+    assert [struct.unpack_from("@II", raw, place) for raw in seen] == [(i, 96) for i in (1, 2, 3)]
+    assert len({raw[:place] for raw in seen}) == 1
+    k.launch_each((torch.zeros(4), [7]), range(1, 1), (96,), (32, 1, 1))
+    assert len(seen) == 3
+
+
+def test_tensors_of_another_device_are_refused() -> None:
+    k = _shader.Kernel(Written(), 7, 1024, 0, parse_kernels(WIDE)[0])
+    with pytest.raises(TypeError, match="k: tensors must be on cuda:0, got cpu"):
+        k.launch((torch.zeros(1),), (1, 1), (32, 1, 1))
+
+
 def test_more_than_one_axis_is_numbered_along_x() -> None:
     """CUDA takes 65,535 blocks along y; rows are more."""
     for text, count in ((WIDE, (3, 100_000)), (DEEP, (3, 5, 70_000))):

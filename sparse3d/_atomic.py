@@ -35,9 +35,13 @@ def atomic(path: PathLike) -> Iterator[BinaryIO]:
     except BaseException as error:
         with suppress(OSError):
             part.unlink()
-        if isinstance(error, OSError) and error.filename in (None, str(part)):
-            error.filename, error.filename2 = str(path), None
-        raise
+        # torch.save closes a half-written archive and reports that, not the disk it met before.
+        cause = error.__context__ if isinstance(error, RuntimeError) else error
+        if not isinstance(cause, OSError):
+            raise
+        if cause.filename in (None, str(part)):
+            cause.filename, cause.filename2 = str(path), None
+        raise cause from None
     _sync_folder(path.parent)
 
 

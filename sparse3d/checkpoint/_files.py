@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -128,17 +127,5 @@ def save(model: nn.Module | State, file: PathLike) -> None:
         with atomic(path) as out:
             out.write(whole)
         return
-    with atomic(path) as out, _told(path):
+    with atomic(path) as out:
         torch.save(state, out)
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Torch reports a full disk as a RuntimeError of its own; the cause is the OSError before."""
-    try:
-        yield
-    except RuntimeError as error:
-        cause = error.__context__
-        if isinstance(cause, OSError):
-            raise cause from None
-        raise

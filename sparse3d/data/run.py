@@ -202,14 +202,14 @@ def _say(line: str) -> None:
 
 
 def _progress(scans: int) -> Progress:
-    """A bar on stderr, shown when there is more than one scan to wait for."""
+    """A bar on a terminal, shown when there is more than one scan to wait for."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-        disable=scans < 2,
+        disable=scans < 2 or not sys.stderr.isatty(),
     )
 
 

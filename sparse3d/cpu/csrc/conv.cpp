@@ -75,13 +75,14 @@ void finish_half(const ConvCall& c, const Kernels& kernels, float* sums, int64_t
                  int64_t rows, int64_t channel, int64_t columns) {
   constexpr bool half = std::is_same<E, Float16>::value;
   const auto* residual = static_cast<const E*>(c.residual);
-  const auto* bias = static_cast<const float*>(c.bias);
+  const auto *bias = static_cast<const float*>(c.bias), *scale = static_cast<const float*>(c.scale);
   auto* y = static_cast<E*>(c.y);
   Buffer<float> added(residual ? columns : 0);
   Finish<float> f{sums,
                   ld,
                   1,
                   columns,
+                  scale ? scale + channel : nullptr,
                   bias ? bias + channel : nullptr,
                   nullptr,
                   0,
@@ -94,7 +95,7 @@ void finish_half(const ConvCall& c, const Kernels& kernels, float* sums, int64_t
                     columns, half, added.data());
       f.residual = added.data();
     }
-    if (f.bias || f.residual || f.activation != kNone) kernels.f32.finish(f);
+    if (f.scale || f.bias || f.residual || f.activation != kNone) kernels.f32.finish(f);
     kernels.narrow(f.y, columns, half,
                    reinterpret_cast<uint16_t*>(y + (row0 + r) * c.ldy + channel));
   }
@@ -109,7 +110,7 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
   const int64_t packed_size = k * ceil_div(n, panel) * panel;
   const auto *x = static_cast<const E*>(c.x), *w = static_cast<const E*>(c.w),
              *residual = static_cast<const E*>(c.residual);
-  const auto* bias = static_cast<const T*>(c.bias);
+  const auto *bias = static_cast<const T*>(c.bias), *scale = static_cast<const T*>(c.scale);
   auto* y = static_cast<E*>(c.y);
 
   Buffer<T> packed(c.groups * c.taps * packed_size);
@@ -164,7 +165,7 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
         for (int64_t p = range.begin; p < range.end; p += kPanelRows) {
           j.n = std::min(kPanelRows, range.end - p);
           widen_rows(kernels, here ? xg + p * c.ldx : xg, c.ldx, here ? nullptr : c.in + p, j.n, k,
-                     wide.data());
+                     wide.data(), k);
           j.x = wide.data();
           j.ldx = k;
           j.src = nullptr;
@@ -179,13 +180,14 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
                   ld,
                   rows,
                   columns,
+                  scale ? scale + channel : nullptr,
                   bias ? bias + channel : nullptr,
                   nullptr,
                   c.ldr,
                   c.activation,
                   static_cast<T>(c.alpha)};
       if (residual) f.residual = residual + row0 * c.ldr + channel;
-      if (f.bias || f.residual || f.activation != kNone) mm.finish(f);
+      if (f.scale || f.bias || f.residual || f.activation != kNone) mm.finish(f);
     } else {
       finish_half<E>(c, kernels, tile_y, ld, row0, rows, channel, columns);
     }
@@ -279,7 +281,7 @@ void convolve_depthwise(const ConvCall& c, const Kernels& kernels) {
   const int64_t channels = c.groups;
   const auto *x = static_cast<const E*>(c.x), *w = static_cast<const E*>(c.w),
              *residual = static_cast<const E*>(c.residual);
-  const auto* bias = static_cast<const T*>(c.bias);
+  const auto *bias = static_cast<const T*>(c.bias), *scale = static_cast<const T*>(c.scale);
   auto* y = static_cast<E*>(c.y);
   Buffer<T> packed(c.taps * channels);
   for (int64_t t = 0; t < c.taps; ++t)
@@ -300,9 +302,8 @@ void convolve_depthwise(const ConvCall& c, const Kernels& kernels) {
         for (int64_t a = 0; a < channels; ++a) to[a] += widen(from[a]) * wt[a];
       }
     });
-    Finish<T> f{sums.data(), channels,     1,
-                channels,    bias,         nullptr,
-                0,           c.activation, static_cast<T>(c.alpha)};
+    Finish<T> f{sums.data(), channels, 1, channels,     scale,
+                bias,        nullptr,  0, c.activation, static_cast<T>(c.alpha)};
     for (int64_t r = row0; r < row1; ++r) {
       f.y = sums.data() + (r - row0) * channels;
       if (residual) {

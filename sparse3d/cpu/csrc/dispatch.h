@@ -30,22 +30,27 @@ struct Multiply {
   bool store;  // instead of adding
 };
 
-// out[i, j] (+)= sum over p of left[p, i] * right[p, j]; both sides packed by outer_pack.
+// out[i, j] (+)= sum over p of left[left_rows[p], i] * right[right_rows[p], j]. Right rows are
+// readable up to the next multiple of `lanes` columns.
 template <class T>
 struct Outer {
   const T* left;
   const T* right;
+  int64_t ldl, ldr;
+  const int32_t* left_rows;  // both null: rows 0, 1, ...
+  const int32_t* right_rows;
   int64_t n, rows, columns;
   T* out;
   int64_t ldo;
-  bool store;
+  bool store;  // instead of adding
 };
 
-// y = activation(y + bias + residual) in place.
+// y = activation(y * scale + bias + residual) in place; each of the three may be null.
 template <class T>
 struct Finish {
   T* y;
   int64_t ldy, rows, columns;
+  const T* scale;
   const T* bias;
   const T* residual;
   int64_t ldr;
@@ -57,12 +62,10 @@ template <class T>
 struct Matmul {
   int64_t (*panel)(int64_t columns);
   void (*multiply)(const Multiply<T>&);
-  // Widths of the left and right panels of `outer` for that many columns.
-  void (*outer_shape)(int64_t columns, int64_t* left, int64_t* right);
-  // Rows of x (rows null: 0, 1, ...) into panels [column block][n][width], zero beyond the last
-  // column.
-  void (*outer_pack)(const T* x, int64_t ldx, const int32_t* rows, int64_t n, int64_t columns,
-                     int64_t width, T* panel);
+  int64_t lanes;  // of a vector
+  // Copies rows to `to`, ldt apart, zero beyond the last column up to a whole vector.
+  void (*gather)(const T* x, int64_t ldx, const int32_t* rows, int64_t n, int64_t columns, T* to,
+                 int64_t ldt);
   void (*outer)(const Outer<T>&);
   void (*finish)(const Finish<T>&);
 };

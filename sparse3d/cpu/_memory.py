@@ -1,0 +1,70 @@
+"""Memory of large outputs, used again.
+
+The system clears every page it hands out, and for wide layers that costs as much as a fifth of the
+convolution. Blocks of freed outputs are kept, up to a fixed sum, and serve the next outputs of
+about their size.
+"""
+
+from __future__ import annotations
+
+import mmap
+import weakref
+
+import torch
+
+# Smaller ones come from the C library, which keeps its own.
+LEAST_BYTES = 4 << 20
+KEPT_BYTES = 512 << 20
+_STEPS = 8  # sizes in every doubling, so that scenes of about one size share blocks
+_MOST_SPARE = 1.25
+
+
+def _rounded(size: int) -> int:
+    step = 1 << max(size.bit_length() - _STEPS.bit_length(), 0)
+    return -(-size // step) * step
+
+
+class Memory:
+    """Blocks that come back when the tensor over them dies. Its lists change by single steps of
+    the interpreter, so it needs no lock, which a forked child could find taken."""
+
+    def __init__(self, kept_bytes: int) -> None:
+        self.kept_bytes = kept_bytes
+        self._free: list[mmap.mmap] = []
+
+    def kept(self) -> int:
+        """Bytes held for outputs to come."""
+        return sum(len(block) for block in tuple(self._free))
+
+    def _take(self, size: int) -> mmap.mmap:
+        fitting = [b for b in tuple(self._free) if size <= len(b) <= _MOST_SPARE * size]
+        for block in sorted(fitting, key=len):
+            try:
+                self._free.remove(block)
+            except ValueError:  # another thread was faster
+                continue
+            return block
+        return mmap.mmap(-1, _rounded(size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def _give(self, block: mmap.mmap) -> None:
+        self._free.append(block)
+        while self.kept() > self.kept_bytes:
+            self._free.pop(0)  # the oldest goes back to the system
+
+    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """An uninitialised tensor; a large one lies in a block of its own."""
+        count = 1
+        for length in shape:
+            count *= length
+        size = count * dtype.itemsize
+        if size < LEAST_BYTES:
+            return torch.empty(shape, dtype=dtype)
+        block = self._take(size)
+        view = memoryview(block)
+        weakref.finalize(view, self._give, block).atexit = False
+        storage = torch.frombuffer(view, dtype=dtype, count=count).untyped_storage()
+        return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload]
+
+
+memory = Memory(KEPT_BYTES)
+empty = memory.empty

@@ -1,8 +1,8 @@
 """Memory of large outputs, used again.
 
 The system clears every page it hands out, and for wide layers that costs as much as a fifth of the
-convolution. Blocks of freed outputs are kept, up to a fixed sum, and serve the next outputs of
-about their size.
+convolution. Blocks of freed outputs are kept for the next ones: at most half of what was ever in
+use at one time, and never more than `KEPT_BYTES`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 LEAST_BYTES = 4 << 20
 KEPT_BYTES = 512 << 20
 _STEPS = 8  # sizes in every doubling, so that scenes of about one size share blocks
-_MOST_SPARE = 1.25
+_MOST_SPARE = 4  # times the size asked for
 
 
 def _rounded(size: int) -> int:
@@ -31,6 +31,8 @@ class Memory:
     def __init__(self, kept_bytes: int) -> None:
         self.kept_bytes = kept_bytes
         self._free: list[mmap.mmap] = []
+        self._live: dict[int, int] = {}  # bytes of a block by its id
+        self._most = 0
 
     def kept(self) -> int:
         """Bytes held for outputs to come."""
@@ -47,8 +49,10 @@ class Memory:
         return mmap.mmap(-1, _rounded(size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
     def _give(self, block: mmap.mmap) -> None:
+        del self._live[id(block)]
         self._free.append(block)
-        while self.kept() > self.kept_bytes:
+        limit = min(self.kept_bytes, self._most // 2)
+        while self.kept() > limit:
             self._free.pop(0)  # the oldest goes back to the system
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -60,6 +64,8 @@ class Memory:
         if size < LEAST_BYTES:
             return torch.empty(shape, dtype=dtype)
         block = self._take(size)
+        self._live[id(block)] = len(block)
+        self._most = max(self._most, sum(tuple(self._live.values())))
         view = memoryview(block)
         weakref.finalize(view, self._give, block).atexit = False
         storage = torch.frombuffer(view, dtype=dtype, count=count).untyped_storage()

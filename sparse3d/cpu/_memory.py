@@ -16,7 +16,7 @@ import torch
 LEAST_BYTES = 4 << 20
 KEPT_BYTES = 512 << 20
 _STEPS = 8  # sizes in every doubling, so that scenes of about one size share blocks
-_MOST_SPARE = 4  # times the size asked for
+_MOST_SPARE = 1.5  # times the size asked for
 
 
 def _rounded(size: int) -> int:
@@ -41,19 +41,28 @@ class Memory:
     def _take(self, size: int) -> mmap.mmap:
         fitting = [b for b in tuple(self._free) if size <= len(b) <= _MOST_SPARE * size]
         for block in sorted(fitting, key=len):
-            try:
-                self._free.remove(block)
-            except ValueError:  # another thread was faster
-                continue
-            return block
-        return mmap.mmap(-1, _rounded(size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            if self._remove(block):
+                return block
+        size = _rounded(size)
+        self._shrink(self.kept() - size)  # what fits nothing makes room
+        return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def _remove(self, block: mmap.mmap) -> bool:
+        try:
+            self._free.remove(block)
+        except ValueError:  # another thread was faster
+            return False
+        return True
+
+    def _shrink(self, limit: int) -> None:
+        """Give the oldest blocks back to the system until no more than `limit` bytes are kept."""
+        while (free := self._free[:1]) and self.kept() > limit:
+            self._remove(free[0])
 
     def _give(self, block: mmap.mmap) -> None:
         del self._live[id(block)]
         self._free.append(block)
-        limit = min(self.kept_bytes, self._most // 2)
-        while self.kept() > limit:
-            self._free.pop(0)  # the oldest goes back to the system
+        self._shrink(min(self.kept_bytes, self._most // 2))
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """An uninitialised tensor; a large one lies in a block of its own."""

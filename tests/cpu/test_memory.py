@@ -56,8 +56,9 @@ def test_small_and_much_smaller_outputs_take_no_block():
     before = memory.kept()
     assert before > 0
     small = memory.empty((ROWS // 4, 64), torch.float32)
-    smaller = memory.empty((ROWS, 64), torch.float32)
     assert memory.kept() == before
+    smaller = memory.empty((ROWS, 64), torch.float32)
+    assert memory.kept() == 0  # what fits nothing makes room
     assert small.shape[0] < smaller.shape[0]
 
 

@@ -58,6 +58,21 @@ struct Finish {
   T alpha;
 };
 
+// y = activation(sums * scale + bias + residual) in a half type, one rounding.
+struct FinishHalf {
+  const float* sums;
+  int64_t lds, rows, columns;
+  const float* scale;
+  const float* bias;
+  const uint16_t* residual;
+  int64_t ldr;
+  uint16_t* y;
+  int64_t ldy;
+  bool half;  // else bfloat16
+  int32_t activation;
+  float alpha;
+};
+
 template <class T>
 struct Matmul {
   int64_t (*panel)(int64_t columns);
@@ -76,6 +91,7 @@ struct Kernels {
   // bfloat16 (half = false) or float16 (half = true) to float32 and back, to nearest even.
   void (*widen)(const uint16_t* x, int64_t n, bool half, float* y);
   void (*narrow)(const float* x, int64_t n, bool half, uint16_t* y);
+  void (*finish_half)(const FinishHalf&);
   // Hashes of 16 neighbours and the set of those that the table's bit filter lets pass.
   uint32_t (*maybe16)(const uint32_t* linear, uint32_t offset, const uint32_t* filter,
                       int filter_bits, uint32_t* hashes);
@@ -100,6 +116,11 @@ struct AmxMultiply {
 };
 struct AmxKernels {
   bool (*permit)();  // asks the system for the tile registers
+  // One tap's weight, of element (k, n) at w[k * w_in + n * w_out], as `multiply` reads it.
+  void (*pack)(const uint16_t* w, int64_t w_in, int64_t w_out, int64_t k, int64_t n, uint16_t* to);
+  // Rows (null: 0, 1, ...) of k channels one after the other, ldt apart.
+  void (*gather)(const uint16_t* x, int64_t ldx, const int32_t* rows, int64_t n, int64_t k,
+                 int64_t ldt, uint16_t* to);
   void (*multiply)(const AmxMultiply&);
   void (*enter)(void* saved);  // keeps the thread's tile configuration, 64 bytes
   void (*leave)(const void* saved);

@@ -26,7 +26,10 @@ def _root() -> None:
 def segment(
     scans: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="SCAN...", help="KITTI .bin scans, or folders of them."),
+        typer.Argument(
+            metavar="SCAN...",
+            help="Scans (.bin, .pcd.bin, .ply, .pcd, .las, .laz, .npy, .npz), or folders.",
+        ),
     ] = None,
     checkpoint: Annotated[
         Path | None,
@@ -55,6 +58,9 @@ def segment(
     max_remission: Annotated[
         float, typer.Option(min=0.0, help="Largest legal remission; KITTI has 1.")
     ] = 1.0,
+    layout: Annotated[
+        str | None, typer.Option(help="Columns of a .bin: kitti, nuscenes, xyzrgb or xyz.")
+    ] = None,
 ) -> None:
     """Label every point of lidar scans: .label, coloured .ply and a .png from above."""
     from sparse3d.data.run import Options, run  # help should not wait for torch
@@ -75,6 +81,7 @@ def segment(
                 truth=truth,
                 drop_invalid=drop_invalid,
                 max_remission=max_remission,
+                layout=layout,
             )
         )
     )

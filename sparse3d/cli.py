@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from sparse3d import cli_train
+
 app = typer.Typer(
     help="Sparse 3D deep learning: a lidar scan in, labels out.",
     epilog="Also: sparse3d doctor (what this installation can do), sparse3d selftest --device mps "
@@ -99,3 +101,6 @@ def convert(
     except (ValueError, OSError) as error:
         typer.echo(f"error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(2) from None
+
+
+cli_train.register(app)

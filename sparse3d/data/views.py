@@ -61,8 +61,8 @@ def parse_views(value: Any, place: object) -> tuple[View, ...]:
         return tuple(View.numbered(number) for number in range(value))
     if not isinstance(value, list) or not 1 <= len(value) <= MOST:
         raise ValueError(
-            f"{place}: views must be a whole number from 1 to 16, "
-            f"or a list of at most {MOST} tables (rotate, flip, scale), got {value!r}"
+            f"{place}: views must be a whole number from 1 to 16, got {value!r}; "
+            f"or list up to {MOST} tables of rotate, flip, scale"
         )
     return tuple(_parse_view(entry, place, number) for number, entry in enumerate(value))
 

@@ -14,6 +14,7 @@ from sparse3d.data.augment.recipe import KEYS as AUGMENT_KEYS
 from sparse3d.data.config import SegmentConfig, load_config, parse_config
 from sparse3d.data.semantic_kitti import LABEL_MAPS
 from sparse3d.data.tables import Table, load_yaml
+from sparse3d.train.schedule import SCHEDULES
 
 __all__ = ["DataConfig", "LossConfig", "RateConfig", "TrainConfig", "load_train_config"]
 
@@ -87,9 +88,10 @@ class RateConfig:
         weight_decay: As torch's optimizers have it.
         momentum: Of SGD.
         nesterov: Of SGD.
-        schedule: ``constant``, ``cosine`` or ``one_cycle``.
+        schedule: ``constant``, ``cosine``, ``one_cycle`` or ``milestones``.
         warmup: Share of the steps over which the rate rises.
         final: Last rate over the largest.
+        milestones: Shares of the steps from which on the rate is a tenth.
     """
 
     optimizer: str = "adamw"
@@ -100,6 +102,7 @@ class RateConfig:
     schedule: str = "cosine"
     warmup: float = 0.05
     final: float = 0.001
+    milestones: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -271,7 +274,7 @@ def _loss(table: Table, channels: int) -> LossConfig:
 
 def _rates(table: Table) -> RateConfig:
     part = table.table("optimizer", ("kind", "rate", "weight_decay", "momentum", "nesterov"))
-    plan = table.table("schedule", ("kind", "warmup", "final"))
+    plan = table.table("schedule", ("kind", "warmup", "final", "milestones"))
     kind = part.choice("kind", "adamw", ("sgd", "adamw"))
     return RateConfig(
         optimizer=kind,
@@ -279,7 +282,8 @@ def _rates(table: Table) -> RateConfig:
         weight_decay=part.number("weight_decay", 0.01 if kind == "adamw" else 1e-4, 0, 10),
         momentum=part.number("momentum", 0.9, 0, 0.9999),
         nesterov=part.flag("nesterov", True),
-        schedule=plan.choice("kind", "cosine", ("constant", "cosine", "one_cycle")),
+        schedule=plan.choice("kind", "cosine", SCHEDULES),
         warmup=plan.number("warmup", 0.05, 0, 0.99),
         final=plan.number("final", 0.001, 0, 1),
+        milestones=plan.numbers("milestones", (), 0, 1),
     )

@@ -216,7 +216,9 @@ class Trainer:
         config, rates = self.config, self.config.rates
         # Whatever a layer may draw then depends on the step, not on what was drawn before.
         torch.manual_seed(config.seed * 1_000_003 + self.step * self.team.size + self.team.rank)
-        factor = rate_factor(rates.schedule, self.step, self.steps, rates.warmup, rates.final)
+        factor = rate_factor(
+            rates.schedule, self.step, self.steps, rates.warmup, rates.final, rates.milestones
+        )
         for group in self.optimizer.param_groups:
             group["lr"] = rates.rate * factor
         target = batch.targets.to(self.device, non_blocking=True)

@@ -28,8 +28,8 @@ def write_confusion(path: str | os.PathLike[str], table: Confusion) -> None:
     share = np.divide(counts, sums, out=np.full_like(counts, np.nan), where=sums > 0)
     figure = Figure(figsize=(9.5, 8), layout="constrained")
     axes = figure.add_subplot()
+    axes.set_facecolor("0.93")  # shows where a share is no number
     image = axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
-    image.cmap.set_bad("0.93")
     axes.set_xticks(range(len(columns)), [table.names[i] for i in columns], rotation=60, ha="right")
     axes.set_yticks(range(len(scored)), [table.names[i] for i in scored])
     axes.set_xlabel("predicted")

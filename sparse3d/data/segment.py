@@ -24,7 +24,14 @@ from sparse3d.data.semantic_kitti import colors_of
 from sparse3d.data.views import View
 from sparse3d.models.minkunet import MinkUNet
 
-__all__ = ["Segmenter", "Stages", "choose_device", "load_weights", "write_results"]
+__all__ = [
+    "Segmenter",
+    "Stages",
+    "build",
+    "choose_device",
+    "load_weights",
+    "write_results",
+]
 
 PathLike = str | os.PathLike[str]
 
@@ -67,11 +74,19 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def load_weights(path: PathLike) -> dict[str, torch.Tensor]:
+def load_weights(
+    path: PathLike, config: SegmentConfig | None = None, model: torch.nn.Module | None = None
+) -> dict[str, torch.Tensor]:
     """Tensors of a checkpoint file; nothing in it is executed.
 
+    Args:
+        path: The file.
+        config: Recipe that they must fit, for the message.
+        model: Network that they must fit; they are then returned in float32.
+
     Raises:
-        ValueError: The file is missing or holds no tensors by name; one line.
+        ValueError: The file is missing or holds no tensors by name, or not those of the network;
+            one line.
     """
     path = Path(path)
     try:
@@ -91,7 +106,12 @@ def load_weights(path: PathLike) -> dict[str, torch.Tensor]:
     wrong = [key for key, value in table.items() if not isinstance(value, torch.Tensor)]
     if wrong:
         raise ValueError(f"{path}: must hold tensors by name, got {wrong[0]!r} of another kind")
-    return table
+    if config is None or model is None:
+        return table
+    state = {key: value.float() if value.is_floating_point() else value
+             for key, value in table.items()}  # fmt: skip
+    _check_fit(path, config, model, state)
+    return state
 
 
 def _check_fit(
@@ -135,9 +155,7 @@ class Segmenter:
         if path is None:
             raise ValueError(f"checkpoint must be given for the config {config.name!r}, got none")
         model = build(config)
-        state = {key: value.float() if value.is_floating_point() else value
-                 for key, value in load_weights(path).items()}  # fmt: skip
-        _check_fit(path, config, model, state)
+        state = load_weights(path, config, model)
         model.load_state_dict(state)
         return cls(config, model, device)
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sparse3d.data.files import check_folder
-from sparse3d.data.segment import choose_device, load_weights
+from sparse3d.data.segment import choose_device
 from sparse3d.data.team import Team
 from sparse3d.train.config import TrainConfig, load_train_config
 from sparse3d.train.logs import write_curve
@@ -77,7 +77,7 @@ def _train(options: TrainOptions, team: Team, after_step: Callable[[], None]) ->
         device,
         team,
         fresh=options.fresh,
-        start=None if options.start is None else load_weights(options.start),
+        start=options.start,
         strict=options.strict,
         say=_say if team.rank == 0 else lambda line: None,
         after_step=after_step,

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 
 from sparse3d.data.batch import Batch, collate
 from sparse3d.data.progress import bar
-from sparse3d.data.segment import build
+from sparse3d.data.segment import build, load_weights
 from sparse3d.data.team import Team
 from sparse3d.train.class_weights import class_weights
 from sparse3d.train.config import TrainConfig
@@ -65,7 +65,7 @@ class Trainer:
         device: Where it runs.
         team: The processes that share it.
         fresh: Begin anew, whatever the folder holds.
-        start: Weights to begin with.
+        start: File of weights to begin with.
         strict: Stop at the first broken scan.
         say: Takes one-line remarks.
         after_step: Called after every step.
@@ -82,7 +82,7 @@ class Trainer:
         team: Team | None = None,
         *,
         fresh: bool = False,
-        start: dict[str, torch.Tensor] | None = None,
+        start: Path | None = None,
         strict: bool = False,
         say: Callable[[str], None] = lambda line: None,
         after_step: Callable[[], None] = lambda: None,
@@ -99,7 +99,7 @@ class Trainer:
         torch.manual_seed(config.seed)
         model = build(config.recipe)
         if start is not None:
-            model.load_state_dict(start)
+            model.load_state_dict(load_weights(start, config.recipe, model))
         self.model = model.to(device)
         if self.team.size > 1 and config.sync_norm:
             synchronise(self.model)

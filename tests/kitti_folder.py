@@ -12,7 +12,7 @@ SENSOR = Sensor(beams=16, azimuths=256)
 
 
 def make_kitti(root: Path, scans: Mapping[int, int], labels: bool = True) -> Path:
-    """Folders of sequences with so many scans each; the seed of a scan is 100 * sequence + number."""
+    """So many scans for each sequence; the seed of a scan is 100 * sequence + number."""
     for sequence, count in scans.items():
         folder = root / "sequences" / f"{sequence:02d}"
         (folder / "velodyne").mkdir(parents=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 __all__ = ["Table", "check_keys", "load_yaml"]
+
+_EXPONENT = re.compile(r"[-+]?\d+e[-+]?\d+", re.IGNORECASE)
 
 
 def load_yaml(path: Path) -> Mapping[str, Any]:
@@ -72,10 +75,10 @@ class Table:
 
     def number(self, key: str, default: float | None, low: float, high: float) -> float:
         """A number within bounds."""
-        value = self.entries.get(key, default)
-        if not _is_number(value) or not low <= value <= high:
+        value = _plain(self.entries.get(key, default))
+        if value is None or not low <= value <= high:
             raise self.fail(key, f"a number from {low:g} to {high:g}")
-        return float(value)
+        return value
 
     def whole(self, key: str, default: int | None, low: int, high: int = 2**31 - 1) -> int:
         """A whole number within bounds."""
@@ -91,11 +94,12 @@ class Table:
         """Numbers within bounds, as many as the default has (any number where it has none)."""
         value = self.entries.get(key, default)
         count = len(default) if default else None
-        fits = isinstance(value, list | tuple) and count in (None, len(value))
-        if not fits or not all(_is_number(v) and low <= v <= high for v in value):
+        found = [_plain(v) for v in value] if isinstance(value, list | tuple) else [None]
+        good = tuple(v for v in found if v is not None and low <= v <= high)
+        if len(good) != len(found) or count not in (None, len(good)):
             many = f"{count} numbers" if count else "a list of numbers"
             raise self.fail(key, f"{many} from {low:g} to {high:g}")
-        return tuple(float(v) for v in value)
+        return good
 
     def choice(self, key: str, default: str | None, choices: Sequence[str]) -> str:
         """One of a few words."""
@@ -119,5 +123,10 @@ class Table:
         return value
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _plain(value: object) -> float | None:
+    """A finite number, or None. YAML 1.1 takes 1e-3 for a text; people mean a number."""
+    if isinstance(value, str) and _EXPONENT.fullmatch(value):
+        value = float(value)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return None
+    return float(value)

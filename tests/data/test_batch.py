@@ -167,9 +167,10 @@ def test_views_by_number_and_by_name() -> None:
         parse_views([], "a.yaml")
 
 
-GOOD = {"model": {"num_classes": 19, "in_channels": 1, "widths": [4] * 9},
-        "input": {"voxel_size": 0.1, "rounding": "floor", "representative": "first",
-                  "features": ["x"]}}  # fmt: skip
+GOOD = {
+    "model": {"num_classes": 19, "in_channels": 1, "widths": [4] * 9},
+    "input": {"voxel_size": 0.1, "rounding": "floor", "representative": "first", "features": ["x"]},
+}
 
 
 def test_recipes_say_how_points_are_clipped_and_scored() -> None:

@@ -1,4 +1,4 @@
-"""`sparse3d eval`: the official numbers, whoever counted them and however often it was interrupted."""
+"""`sparse3d eval`: the official numbers, whoever counted and however often it was interrupted."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-for extra in ("typer", "rich", "matplotlib", "yaml"):
-    pytest.importorskip(extra)
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+pytest.importorskip("matplotlib")
+pytest.importorskip("yaml")
 
 from kitti_folder import make_kitti
 from typer.testing import CliRunner, Result
@@ -54,8 +56,22 @@ def numbers(out: Path) -> dict[str, Any]:
 
 def official(predicted: np.ndarray, true: np.ndarray) -> tuple[float, float]:
     """mIoU over 19 classes, and over those that occur: raw labels, written out."""
-    merged = {252: 10, 253: 31, 254: 30, 255: 32, 256: 20, 257: 20, 258: 18, 259: 20,
-              13: 20, 16: 20, 60: 40, 1: 0, 52: 0, 99: 0}  # fmt: skip
+    merged = {
+        252: 10,
+        253: 31,
+        254: 30,
+        255: 32,
+        256: 20,
+        257: 20,
+        258: 18,
+        259: 20,
+        13: 20,
+        16: 20,
+        60: 40,
+        1: 0,
+        52: 0,
+        99: 0,
+    }
     kinds = [10, 11, 15, 18, 20, 30, 31, 32, 40, 44, 48, 49, 50, 51, 70, 71, 72, 80, 81]
     p, t = (np.array([merged.get(v, v) for v in (a & 0xFFFF).tolist()]) for a in (predicted, true))
     p, t = p[t != 0], t[t != 0]
@@ -186,8 +202,22 @@ def test_a_killed_evaluation_goes_on(kitti: Path, tmp_path: Path, whole: dict[st
 def test_two_processes_give_the_totals_of_one(
     kitti: Path, tmp_path: Path, whole: dict[str, Any]
 ) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-               "-m", "sparse3d", "eval", str(kitti), "--out", str(tmp_path), "--device", "cpu"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "sparse3d",
+        "eval",
+        str(kitti),
+        "--out",
+        str(tmp_path),
+        "--device",
+        "cpu",
+    ]
     made = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
     )

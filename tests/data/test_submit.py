@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-for extra in ("typer", "rich", "matplotlib", "yaml"):
-    pytest.importorskip(extra)
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+pytest.importorskip("matplotlib")
+pytest.importorskip("yaml")
 
 from kitti_folder import make_kitti
 from typer.testing import CliRunner, Result
@@ -74,13 +76,25 @@ def change(source: Path, target: Path, name: str, how: str) -> Path:
 @pytest.mark.parametrize(
     ("how", "name", "words"),
     [
-        ("absent", "sequences/13/predictions/000001.label", r"must hold sequences/13/predictions/000001\.label, got none"),
+        (
+            "absent",
+            "sequences/13/predictions/000001.label",
+            r"must hold sequences/13/predictions/000001\.label, got none",
+        ),
         ("absent", "sequences/", r"must hold sequences/, got none"),
-        ("short", "sequences/15/predictions/000000.label", r"15/predictions/000000\.label must hold \d+ labels of 4 bytes"),
-        ("training ids", "sequences/21/predictions/000000.label", "got 9 at point 0; training ids must be mapped back"),
+        (
+            "short",
+            "sequences/15/predictions/000000.label",
+            r"15/predictions/000000\.label must hold \d+ labels of 4 bytes",
+        ),
+        (
+            "training ids",
+            "sequences/21/predictions/000000.label",
+            "got 9 at point 0; training ids must be mapped back",
+        ),
         ("more", "", r"must hold predictions only, got sequences/11/predictions/000009\.label"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_found(
     kitti: Path, made: Path, tmp_path: Path, how: str, name: str, words: str
 ) -> None:

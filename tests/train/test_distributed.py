@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-for extra in ("typer", "rich", "matplotlib", "yaml"):
-    pytest.importorskip(extra)
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+pytest.importorskip("matplotlib")
+pytest.importorskip("yaml")
 
 from typer.testing import CliRunner
 
@@ -37,8 +39,22 @@ checkpoint_every: 2
 
 
 def torchrun(config: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-               "-m", "sparse3d", "train", str(config), "--out", str(out), "--device", "cpu"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "sparse3d",
+        "train",
+        str(config),
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+    ]
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=170
     )

@@ -18,7 +18,7 @@ def jaccard_loss(missed: set[int], own: set[int]) -> float:
 
 
 def lovasz_by_definition(probability: torch.Tensor, target: torch.Tensor) -> float:
-    """The Lovasz extension: errors from the largest down, each times the growth of the set function."""
+    """The Lovasz extension: errors from the largest down, each times the growth of the loss."""
     losses = []
     for kind in target.unique().tolist():
         own = {i for i, t in enumerate(target.tolist()) if t == kind}

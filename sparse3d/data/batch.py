@@ -66,8 +66,13 @@ class Batch:
 
     def pin_memory(self) -> Batch:
         """Page-locked, for copies to a GPU that do not wait."""
-        pinned = (t.pin_memory() for t in (self.features, self.indices, self.targets))
-        return Batch(*pinned, self.clouds, self.notes)
+        return Batch(
+            self.features.pin_memory(),
+            self.indices.pin_memory(),
+            self.targets.pin_memory(),
+            self.clouds,
+            self.notes,
+        )
 
     def tensor(self, device: torch.device) -> SparseConvTensor:
         """The network's input."""

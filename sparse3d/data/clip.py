@@ -33,5 +33,5 @@ def clipped(
         moved = points.copy()
         moved[:, :3] = np.clip(points[:, :3], low, high)
         return moved, np.ones(len(points), np.bool_)
-    kept = ((points[:, :3] >= low) & (points[:, :3] <= high)).all(axis=1)
+    kept = np.asarray(((points[:, :3] >= low) & (points[:, :3] <= high)).all(axis=1))
     return points[kept], kept

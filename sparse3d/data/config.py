@@ -13,7 +13,7 @@ from sparse3d.data.semantic_kitti import LABEL_MAPS, RAW_NAMES
 from sparse3d.data.tables import check_keys, load_yaml
 from sparse3d.data.views import View, parse_views
 
-__all__ = ["SegmentConfig", "load_config", "parse_config"]
+__all__ = ["SegmentConfig", "dump_config", "load_config", "parse_config"]
 
 # Not importlib.resources: an editable install spans two folders, and only one has these.
 _PACKAGE = Path(__file__).parent.parent
@@ -120,6 +120,24 @@ def parse_config(table: Mapping[str, Any], path: Path) -> SegmentConfig:
         weights=table.get("weights"),
         about=str(table.get("about", "")),
     )
+
+
+def dump_config(config: SegmentConfig) -> str:
+    """A recipe as YAML that `load_config` reads to the same; weights that ship are not named."""
+    import yaml  # an extra
+
+    feed: dict[str, Any] = {name: getattr(config, name) for name in _INPUT}
+    feed |= {"features": list(config.features), "clip": list(config.clip) if config.clip else None}
+    table = {
+        "name": config.name,
+        "model": dict(config.model),
+        "input": feed,
+        "views": [dict(vars(view)) for view in config.views],
+        "classes": list(config.classes),
+        "about": config.about,
+    }
+    text: str = yaml.safe_dump(table, sort_keys=False)
+    return text
 
 
 def _classes(table: Mapping[str, Any], path: Path) -> tuple[int, ...]:

@@ -18,7 +18,6 @@ def write_confusion(path: str | os.PathLike[str], table: Confusion) -> None:
     Points whose truth is ignored have no row; a prediction of ignored has a column, since it is a
     miss.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     scored = list(table.scored)
@@ -41,4 +40,4 @@ def write_confusion(path: str | os.PathLike[str], table: Confusion) -> None:
                   color="white" if value > 0.6 else "black")  # fmt: skip
     figure.colorbar(image, shrink=0.7)
     with atomic(path) as file:
-        FigureCanvasAgg(figure).print_png(file)
+        figure.savefig(file, format="png")

@@ -239,7 +239,8 @@ def _print(
         value = f"{numbers['iou'][table.names[i]]:.4f}" if i in present else "absent, counts 0"
         shown.add_row(table.names[i], value, f"{truth[i]:,}")
     console.print(shown)
-    lines = [f"{numbers['scans']} scans, {numbers['points']:,} points, {options.label_map} map"]
+    scans = f"{numbers['scans']} scan{'s' * (numbers['scans'] != 1)}"
+    lines = [f"{scans}, {numbers['points']:,} points, {options.label_map} map"]
     if options.label_map != "official":
         lines[0] += ": these are not the official numbers"
     lines.append(f"mIoU {numbers['miou']:.4f} over 19 classes: the official formula")

@@ -11,10 +11,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from sparse3d.data.files import check_folder
+from sparse3d.data.config import dump_config
+from sparse3d.data.files import atomic, check_folder
 from sparse3d.data.segment import choose_device
 from sparse3d.data.team import Team
-from sparse3d.train.config import TrainConfig, load_train_config
+from sparse3d.train.config import load_train_config
 from sparse3d.train.logs import write_curve
 from sparse3d.train.trainer import Outcome, Trainer
 
@@ -90,13 +91,15 @@ def _train(options: TrainOptions, team: Team, after_step: Callable[[], None]) ->
         _say(f"interrupted at step {outcome.step} of {outcome.steps}; the same command goes on")
         return INTERRUPTED
     write_curve(out, f"{config.name}: final mIoU {outcome.score['miou']:.4f}")
-    _print(config, outcome, out, time.perf_counter() - begun)
+    with atomic(out / "recipe.yaml") as file:
+        file.write(dump_config(replace(config.recipe, name=config.name, about="")).encode())
+    _print(config.batch * team.size, outcome, out, time.perf_counter() - begun)
     if broken:
         _say(f"{len(broken)} broken scans were left out: {', '.join(sorted(broken))}")
     return 2 if broken else 0
 
 
-def _print(config: TrainConfig, outcome: Outcome, out: Path, seconds: float) -> None:
+def _print(clouds: int, outcome: Outcome, out: Path, seconds: float) -> None:
     console = Console()
     table = Table("class", "IoU", title="IoU on held-out scans", title_justify="left")
     table.columns[1].justify = "right"
@@ -106,9 +109,9 @@ def _print(config: TrainConfig, outcome: Outcome, out: Path, seconds: float) -> 
     table.add_row("mean", f"{outcome.score['miou']:.4f}")
     console.print(table)
     for line in (
-        f"{outcome.steps} steps of {config.batch} clouds, {seconds:.0f} s since the last start",
+        f"{outcome.steps} steps of {clouds} clouds, {seconds:.0f} s since the last start",
         f"best mIoU {outcome.best[0]:.4f} at step {outcome.best[1]}",
-        f"model.pt (last weights), best.pt, log.jsonl and curve.png in {out}/",
+        f"model.pt (last weights), best.pt, recipe.yaml, log.jsonl and curve.png in {out}/",
     ):
         console.print(line, highlight=False, soft_wrap=True)
 

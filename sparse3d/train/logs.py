@@ -77,7 +77,6 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 def write_curve(folder: Path, title: str) -> None:
     """Draw loss and mean IoU over the steps of ``log.jsonl`` as ``curve.png``."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     entries = read_log(folder / "log.jsonl")
@@ -97,4 +96,4 @@ def write_curve(folder: Path, title: str) -> None:
     right.grid(True, alpha=0.3)
     left.set_title(title, loc="left")
     with atomic(folder / "curve.png") as file:
-        FigureCanvasAgg(figure).print_png(file)
+        figure.savefig(file, format="png")

@@ -21,7 +21,7 @@ def lovasz_softmax(probability: torch.Tensor, target: torch.Tensor) -> torch.Ten
         target: int64 ``[V]``, each in [0, K).
     """
     losses = []
-    for kind in target.unique().tolist():
+    for kind in torch.unique(target).tolist():
         own = target == kind
         error, order = (
             (own.to(probability.dtype) - probability[:, kind])

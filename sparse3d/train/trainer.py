@@ -107,7 +107,8 @@ class Trainer:
         self.optimizer = _optimizer(config, self.model)
         self.scaler = torch.amp.GradScaler(device.type, enabled=config.amp == "float16")
         self.class_weights: torch.Tensor | None = None
-        self.step, self._losses, self.best = 0, (0.0, 0), (-1.0, 0)
+        self.step, self.best = 0, (-1.0, 0)
+        self._losses: tuple[float | torch.Tensor, int] = (0.0, 0)
         self._stopped, self._shown = False, ""
         last = out / "last.pt"
         if last.exists() and not fresh:
@@ -235,7 +236,7 @@ class Trainer:
             total=self._share(target),
         )
         self.optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(loss).backward()
+        torch.autograd.backward(self.scaler.scale(loss))
         if config.gradient_clip:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.model.parameters(), config.gradient_clip)
@@ -298,8 +299,13 @@ class Trainer:
 
     def _save_weights(self, name: str, miou: float) -> None:
         if self.team.rank == 0:
-            about = {"config": self.config.name, "step": self.step, "miou": miou}
-            save_weights(self.out / name, self.slow.state_dict(), **about)
+            save_weights(
+                self.out / name,
+                self.slow.state_dict(),
+                config=self.config.name,
+                step=self.step,
+                miou=miou,
+            )
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:

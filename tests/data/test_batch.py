@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from sparse3d import SparseConvTensor
 from sparse3d.data import simulate
 from sparse3d.data.augment import Cloud
 from sparse3d.data.batch import IGNORE, Voxels, collate, target_table, voxelise
 from sparse3d.data.clip import clipped
-from sparse3d.data.config import load_config, parse_config
+from sparse3d.data.config import dump_config, load_config, parse_config
 from sparse3d.data.segment import Segmenter
 from sparse3d.data.semantic_kitti import LABEL_MAPS
 from sparse3d.data.simulate import Sensor
@@ -186,6 +187,8 @@ def test_recipes_say_how_points_are_clipped_and_scored() -> None:
         "trilinear",
     )
     assert made.views == (View(90),)
+    text = dump_config(made)
+    assert parse_config(yaml.safe_load(text), Path("b.yaml")) == made
     for change, words in (
         ({"clip": [1, 2, 3]}, "clip must be six metres"),
         ({"clip": [1, 0, 0, 0, 1, 1]}, "clip must be six metres"),

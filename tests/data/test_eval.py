@@ -226,6 +226,13 @@ def test_two_processes_give_the_totals_of_one(
     assert parts == [SCANS // 2, SCANS // 2]
     assert numbers(tmp_path) == whole
     assert made.stdout.count("the official formula") == 1
+    # One process ends what two have begun.
+    part = tmp_path / "scans-1-of-2.jsonl"
+    part.write_text("".join(part.read_text().splitlines(keepends=True)[:2]))
+    (tmp_path / "results.json").unlink()
+    alone = call(kitti, "--out", tmp_path, "--device", "cpu")
+    assert f"{SCANS // 2 + 2} of {SCANS} scans are counted already" in alone.stderr
+    assert numbers(tmp_path) == whole
 
 
 def test_records_of_something_else_are_not_mixed_in(kitti: Path, tmp_path: Path) -> None:

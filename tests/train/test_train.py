@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from sparse3d.train.logs import read_log
 from sparse3d.train.streams import Steps, Streets, one_street
 
 ROOT = Path(__file__).parents[2]
-STEPS = 14
+STEPS = 12
 RECIPE = """
 recipe:
   model: {in_channels: 4, num_classes: 11, widths: [4, 4, 4, 8, 8, 8, 4, 4, 4],
@@ -93,25 +94,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("whole"))
 
 
-def test_a_minute_on_a_core_is_enough_to_see_it_learn(tmp_path: Path) -> None:
-    result = call("train_tiny", "--out", tmp_path)
-    assert result.exit_code == 0, result.output
-    log = read_log(tmp_path / "log.jsonl")
-    losses = [entry["loss"] for entry in log if "loss" in entry]
-    scores = [entry["miou"] for entry in log if "miou" in entry]
-    assert losses[-1] < 0.7 * losses[0]
-    assert scores[-1] > scores[0] + 0.05
-    assert scores[-1] > 0.2
-    assert f"{scores[-1]:.4f}" in result.stdout
-    assert {"model.pt", "best.pt", "last.pt", "log.jsonl", "curve.png"} < {
-        p.name for p in tmp_path.iterdir()
-    }
-
-
 def test_what_a_run_leaves(whole: Path) -> None:
     log = read_log(whole / "log.jsonl")
-    assert [e["step"] for e in log if "loss" in e] == [3, 6, 9, 12, 14]
-    assert [e["step"] for e in log if "miou" in e] == [5, 10, 14]
+    assert [e["step"] for e in log if "loss" in e] == [3, 6, 9, 12]
+    assert [e["step"] for e in log if "miou" in e] == [5, 10, 12]
     assert len(list((whole / "streets").iterdir())) == 6
     final = torch.load(whole / "model.pt", weights_only=True)
     assert (final["step"], final["config"]) == (STEPS, "a")
@@ -177,7 +163,8 @@ def test_a_terminated_run_saves_and_says_so(whole: Path, tmp_path: Path) -> None
 
 
 def test_a_finished_run_ends_again_the_same(whole: Path, tmp_path: Path) -> None:
-    run = trained(tmp_path)
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
     before = (run / "log.jsonl").read_text()
     trained(tmp_path)
     assert (run / "log.jsonl").read_text() == before
@@ -211,7 +198,8 @@ def test_it_starts_from_weights_that_fit(whole: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("amp", ["float16", "bfloat16"])
 def test_mixed_precision_learns_and_goes_on(tmp_path: Path, amp: str) -> None:
-    text = SMALL.replace("evaluate_every: 5", f"amp: {amp}")
+    text = SMALL.replace("evaluate_every: 5", f"amp: {amp}").replace("balance: 1\n", "")
+    text = text.replace(f"steps: {STEPS}", "steps: 6")
     run = trained(tmp_path, text=text)
     losses = [entry["loss"] for entry in read_log(run / "log.jsonl") if "loss" in entry]
     assert losses[-1] < losses[0]
@@ -277,7 +265,7 @@ def test_a_loss_that_explodes_is_an_error(tmp_path: Path) -> None:
     text = SMALL.replace("kind: adamw, rate: 0.01", "kind: sgd, rate: 1e3")
     for line in ("gradient_clip: 5\n", "evaluate_every: 5\n"):
         text = text.replace(line, "")
-    text = text.replace(f"steps: {STEPS}", "steps: 60\nschedule: {kind: constant}")
+    text = text.replace(f"steps: {STEPS}", "steps: 20\nschedule: {kind: constant}")
     result = call(write(tmp_path, text), "--out", tmp_path / "run")
     assert result.exit_code == 2
     assert "loss must stay finite, got" in result.stderr
@@ -327,15 +315,13 @@ def as_json(run: Path) -> dict[str, Any]:
 
 def test_its_weights_go_through_eval(whole: Path, tmp_path: Path) -> None:
     kitti = make_kitti(tmp_path / "kitti", {8: 1})
-    recipe = tmp_path / "tiny.yaml"
-    recipe.write_text("\n".join(line[2:] for line in RECIPE.splitlines()[2:]))
     args = [
         "eval",
         kitti,
         "--checkpoint",
         whole / "best.pt",
         "--config",
-        recipe,
+        whole / "recipe.yaml",
         "--device",
         "cpu",
         "--out",

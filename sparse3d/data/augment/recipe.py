@@ -78,7 +78,7 @@ class Augment:
             if rng.random() < 0.5:
                 cloud = moving.flip(cloud, axis)
         if self.scale != (1.0, 1.0):
-            cloud = moving.scale(cloud, rng.uniform(*self.scale))
+            cloud = moving.scale(cloud, rng.uniform(self.scale[0], self.scale[1]))
         return self._thinned(cloud, rng)
 
     def _thinned(self, cloud: Cloud, rng: np.random.Generator) -> Cloud:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +25,20 @@ from sparse3d.data.files import atomic
 from sparse3d.data.metrics import Confusion
 from sparse3d.data.semantic_kitti import CLASS_NAMES
 
-__all__ = ["Ledger", "Record", "Samples", "Tried", "digest", "identity", "report"]
+__all__ = [
+    "INTERRUPTED",
+    "Ledger",
+    "Record",
+    "Samples",
+    "Tried",
+    "digest",
+    "identity",
+    "leave_signals",
+    "report",
+]
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
 
 PathLike = str | os.PathLike[str]
 
@@ -191,7 +205,15 @@ class Samples(Dataset[Tried]):
 
     def stream(self, workers: int) -> Iterator[Tried]:
         """In order, read ahead by processes."""
-        return iter(DataLoader(self, batch_size=None, num_workers=workers))
+        return iter(
+            DataLoader(self, batch_size=None, num_workers=workers, worker_init_fn=leave_signals)
+        )
+
+
+def leave_signals(worker: int) -> None:
+    """Ctrl-C reaches workers too; the process that feeds on them decides."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def report(table: Confusion, records: Mapping[str, Record]) -> dict[str, Any]:

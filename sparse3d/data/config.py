@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from sparse3d.data.semantic_kitti import LABEL_MAPS, RAW_NAMES
 from sparse3d.data.tables import check_keys, load_yaml
 from sparse3d.data.views import View, parse_views
 
-__all__ = ["SegmentConfig", "dump_config", "load_config", "parse_config"]
+__all__ = ["SegmentConfig", "config_path", "dump_config", "load_config", "parse_config"]
 
 # Not importlib.resources: an editable install spans two folders, and only one has these.
 _PACKAGE = Path(__file__).parent.parent
@@ -84,10 +85,27 @@ def load_config(source: str | os.PathLike[str]) -> SegmentConfig:
     Raises:
         ValueError: The recipe is missing, no YAML, or has wrong or unknown entries; one line.
     """
-    path = Path(source)
-    if not path.suffix:
-        path = _PACKAGE / "configs" / f"{source}.yaml"
+    path = config_path(source)
     return parse_config(load_yaml(path), path)
+
+
+def config_path(source: str | os.PathLike[str]) -> Path:
+    """The file of a recipe or training config: itself, or by its name in ``sparse3d/configs``.
+
+    Raises:
+        ValueError: There is none of that name; the nearest one is named.
+    """
+    path = Path(source)
+    if path.suffix:
+        return path
+    folder = _PACKAGE / "configs"
+    path = folder / f"{source}.yaml"
+    if not path.exists():
+        names = sorted(entry.stem for entry in folder.glob("*.yaml"))
+        near = difflib.get_close_matches(str(source), names, 1)
+        way = f"write {near[0]}" if near else f"there are {', '.join(names)}"
+        raise ValueError(f"{path}: cannot be read: No such file or directory; {way}")
+    return path
 
 
 def parse_config(table: Mapping[str, Any], path: Path) -> SegmentConfig:

@@ -14,7 +14,16 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from sparse3d.data.benchmark import Ledger, Record, Samples, Tried, digest, identity, report
+from sparse3d.data.benchmark import (
+    INTERRUPTED,
+    Ledger,
+    Record,
+    Samples,
+    Tried,
+    digest,
+    identity,
+    report,
+)
 from sparse3d.data.config import load_config
 from sparse3d.data.confusion_picture import write_confusion
 from sparse3d.data.dataset import Frame, SemanticKITTI
@@ -76,6 +85,9 @@ def evaluate(options: EvalOptions) -> int:
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
         return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; the same command goes on\n")
+        return INTERRUPTED
 
 
 def _evaluate(options: EvalOptions, team: Team) -> int:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparse3d.data.benchmark import Ledger, Samples, digest, identity
+from sparse3d.data.benchmark import INTERRUPTED, Ledger, Samples, digest, identity
 from sparse3d.data.config import load_config
 from sparse3d.data.dataset import SemanticKITTI
 from sparse3d.data.files import check_folder, write_labels
@@ -58,6 +58,9 @@ def submit(options: SubmitOptions) -> int:
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
         return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; the same command goes on\n")
+        return INTERRUPTED
 
 
 def _submit(options: SubmitOptions, team: Team) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from sparse3d.data.benchmark import INTERRUPTED
 from sparse3d.data.config import dump_config
 from sparse3d.data.files import atomic, check_folder
 from sparse3d.data.segment import choose_device
@@ -20,9 +21,6 @@ from sparse3d.train.logs import write_curve
 from sparse3d.train.trainer import Outcome, Trainer
 
 __all__ = ["TrainOptions", "train"]
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
 
 
 @dataclass
@@ -59,6 +57,9 @@ def train(options: TrainOptions, after_step: Callable[[], None] = lambda: None) 
     except (ValueError, OSError) as error:
         _say(f"error: {' '.join(str(error).split())}")
         return 2
+    except KeyboardInterrupt:
+        _say("interrupted; the same command goes on from the last checkpoint")
+        return INTERRUPTED
 
 
 def _train(options: TrainOptions, team: Team, after_step: Callable[[], None]) -> int:

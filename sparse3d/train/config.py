@@ -11,14 +11,13 @@ from typing import Any
 
 from sparse3d.data.augment import Augment
 from sparse3d.data.augment.recipe import KEYS as AUGMENT_KEYS
-from sparse3d.data.config import SegmentConfig, load_config, parse_config
+from sparse3d.data.config import SegmentConfig, config_path, load_config, parse_config
 from sparse3d.data.semantic_kitti import LABEL_MAPS
 from sparse3d.data.tables import Table, load_yaml
 from sparse3d.train.schedule import SCHEDULES
 
 __all__ = ["DataConfig", "LossConfig", "RateConfig", "TrainConfig", "load_train_config"]
 
-_PACKAGE = Path(__file__).parent.parent
 _KEYS = (
     "name", "recipe", "data", "augment", "loss", "optimizer", "schedule", "epochs", "steps",
     "batch", "workers", "max_voxels", "amp", "gradient_clip", "average", "balance", "sync_norm",
@@ -178,9 +177,7 @@ def load_train_config(source: str | os.PathLike[str]) -> TrainConfig:
     Raises:
         ValueError: It is missing, no YAML, or has wrong, missing or unknown entries; one line.
     """
-    path = Path(source)
-    if not path.suffix:
-        path = _PACKAGE / "configs" / f"{source}.yaml"
+    path = config_path(source)
     entries = load_yaml(path)
     table = Table(entries, _KEYS, path)
     recipe = _recipe(table, path)

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from sparse3d.data.batch import Batch, collate
+from sparse3d.data.benchmark import leave_signals
 from sparse3d.data.progress import bar
 from sparse3d.data.segment import build, load_weights
 from sparse3d.data.team import Team
@@ -195,8 +196,8 @@ class Trainer:
             collate_fn=collate,
             num_workers=config.workers,
             pin_memory=self.device.type == "cuda",
-            prefetch_factor=4 if config.workers else None,
-            worker_init_fn=_leave_signals,
+            prefetch_factor=2 if config.workers else None,
+            worker_init_fn=leave_signals,
         )
         for batch in itertools.islice(loader, len(steps)):
             for note in batch.notes:
@@ -331,12 +332,6 @@ class Trainer:
         finally:
             for kind, handler in zip(kinds, before, strict=True):
                 signal.signal(kind, handler)
-
-
-def _leave_signals(worker: int) -> None:
-    """Ctrl-C reaches workers too; the process that feeds on them decides."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -178,7 +177,10 @@ def start(*args: object) -> subprocess.Popen[str]:
     )
 
 
-def test_a_killed_evaluation_goes_on(kitti: Path, tmp_path: Path, whole: dict[str, Any]) -> None:
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_evaluation_goes_on(
+    kitti: Path, tmp_path: Path, whole: dict[str, Any], kind: signal.Signals
+) -> None:
     process = start(kitti, "--out", tmp_path)
     part = tmp_path / "scans-0-of-1.jsonl"
     deadline = time.monotonic() + 60
@@ -186,8 +188,11 @@ def test_a_killed_evaluation_goes_on(kitti: Path, tmp_path: Path, whole: dict[st
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.send_signal(kind)
+    _, stderr = process.communicate()
+    if kind == signal.SIGINT:
+        assert process.returncode == 130
+        assert stderr.splitlines()[-1] == "interrupted; the same command goes on"
     assert not (tmp_path / "results.json").exists()
     done = part.read_text().count("\n")
     assert 2 <= done < SCANS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -149,3 +151,17 @@ def test_bad_arguments_are_one_line(
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert words in result.stderr
+
+
+@pytest.mark.nightly
+def test_two_processes_make_the_same_zip(kitti: Path, made: Path, tmp_path: Path) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    command = ["2", "-m", "sparse3d", "submit", str(kitti), "--out", str(tmp_path / "b.zip")]
+    result = subprocess.run(
+        [*launcher, *command, "--device", "cpu", "--incomplete"],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    with zipfile.ZipFile(made) as one, zipfile.ZipFile(tmp_path / "b.zip") as two:
+        assert one.namelist() == two.namelist()
+        assert all(one.read(name) == two.read(name) for name in one.namelist())

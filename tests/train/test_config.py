@@ -95,8 +95,12 @@ def test_mistakes(tmp_path: Path, old: str, new: str, words: str) -> None:
 
 
 def test_an_absent_config() -> None:
-    with pytest.raises(ValueError, match=r"train_none\.yaml: cannot be read"):
-        load_train_config("train_none")
+    with pytest.raises(ValueError, match=r"train_tinny\.yaml: cannot be read.*; write train_tiny"):
+        load_train_config("train_tinny")
+    with pytest.raises(
+        ValueError, match=r"xyz\.yaml: cannot be read.*; there are demo, minkunet18"
+    ):
+        load_train_config("xyz")
 
 
 @pytest.mark.parametrize("rate", ["1e-3", "1.0e-3", "0.001", "1E-3"])

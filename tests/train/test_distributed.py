@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -38,25 +41,15 @@ checkpoint_every: 2
 """
 
 
+def arguments(config: Path, out: Path) -> list[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = ["--nproc-per-node", "2", "-m", "sparse3d", "train", str(config), "--out", str(out)]
+    return [*launcher, *command, "--device", "cpu"]
+
+
 def torchrun(config: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "-m",
-        "sparse3d",
-        "train",
-        str(config),
-        "--out",
-        str(out),
-        "--device",
-        "cpu",
-    ]
     return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=170
+        arguments(config, out), cwd=ROOT, capture_output=True, text=True, check=False, timeout=170
     )
 
 
@@ -88,6 +81,31 @@ def test_two_processes_step_as_one(tmp_path: Path) -> None:
     )
     assert result.exit_code == 2
     assert "got another processes (2, now 1)" in result.stderr
+
+
+@pytest.mark.nightly
+def test_two_killed_processes_go_on_to_the_same_bytes(tmp_path: Path) -> None:
+    config = tmp_path / "a.yaml"
+    config.write_text(TEXT.replace("steps: 4", "steps: 12").replace("momentum: 0", "momentum: 0.9"))
+    assert torchrun(config, tmp_path / "whole").returncode == 0
+    out = tmp_path / "killed"
+    process = subprocess.Popen(
+        arguments(config, out), cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL
+    )
+    while not any(entry["step"] >= 5 for entry in read_log(out / "log.jsonl")):
+        assert process.poll() is None
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (out / "model.pt").exists()
+    made = torchrun(config, out)
+    assert made.returncode == 0, made.stderr
+    assert "going on from step " in made.stderr
+    one, two = (
+        torch.load(n / "model.pt", weights_only=True)["model"] for n in (tmp_path / "whole", out)
+    )
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    assert read_log(tmp_path / "whole" / "log.jsonl") == read_log(out / "log.jsonl")
 
 
 def test_alone_it_is_the_plain_norm() -> None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from sparse3d import cli_train
+
 app = typer.Typer(
     help="Sparse 3D deep learning: a lidar scan in, labels out.",
     epilog="Also: sparse3d doctor (what this installation can do), sparse3d selftest --device mps "
@@ -137,3 +139,6 @@ def view(
     from sparse3d.view.run import Options, run  # help should not wait for numpy
 
     raise typer.Exit(run(Options(scan, labels, truth, save, viewer, layout, drop_invalid, most)))
+
+
+cli_train.register(app)

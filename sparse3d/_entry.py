@@ -31,8 +31,9 @@ def main() -> int:
             return _stopped("interrupted", INTERRUPTED)
         raise
     except (OSError, ImportError) as error:
-        named = isinstance(error, OSError) and error.filename is not None
-        return _stopped(f"{error.filename}: {error.strerror}" if named else str(error), 2)
+        if isinstance(error, OSError) and error.filename is not None:
+            return _stopped(f"{error.filename}: {error.strerror}", 2)
+        return _stopped(str(error), 2)
     except (MemoryError, RuntimeError) as error:
         if not _is_memory(error):
             raise

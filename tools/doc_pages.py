@@ -78,7 +78,8 @@ def index_page() -> str:
         "# Operators\n",
         "One page for each operator file, made from its docstrings: the contract that every "
         "backend keeps. Where a backend has no kernel, the plain PyTorch reference runs on the "
-        "same device; `sparse3d.backends()` prints what is the case for you.\n",
+        "same device; operators without any kernel are made of the others. "
+        "`sparse3d.backends()` prints what is the case for you.\n",
     ]
     for package, title in PACKAGES.items():
         lines += [f"## {title}\n", f"| operator | meaning | {' | '.join(BACKENDS.values())} |",

@@ -105,7 +105,7 @@ def operator_page(package: str, stem: str) -> str:
     parts = [
         f"# {stem}\n",
         markdown(body),
-        f"*Contract:* `sparse3d/{package}/{stem}.py`. *Kernels:* {places or 'none'}.\n",
+        f"*Contract:* `sparse3d/{package}/{stem}.py`. *Kernels:* {places or 'none of its own'}.\n",
     ]
     for node in public(package, stem, tree):
         parts.append(entry(node, f"sparse3d.{package}.{stem}"))
@@ -208,7 +208,7 @@ FIELD = re.compile(r"^([A-Z][A-Za-z' ,-]{2,60}|`[^`]+`): (.*)$")
 def markdown(doc: str) -> str:
     """A google docstring as markdown: sections, named facts, examples."""
     out: list[str] = []
-    for block in blocks(doc):
+    for number, block in enumerate(blocks(doc)):
         head = SECTION.match(block[0])
         body = textwrap.dedent("\n".join(block[1:]))
         if head and head[1].startswith("Example"):
@@ -218,7 +218,7 @@ def markdown(doc: str) -> str:
         elif block[0].startswith((" ", ">>>")):
             text = textwrap.dedent("\n".join(block))
             out.append(f"```{'pycon' if text.startswith('>>>') else 'text'}\n{text}\n```\n")
-        elif FIELD.match(block[0]):
+        elif number and FIELD.match(block[0]):
             out.append(facts(block))
         else:
             out.append(safe("\n".join(block)) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import doctest
 import importlib
 import io
 import json
@@ -101,6 +102,22 @@ def test_the_example_operator_runs_in_a_process_of_its_own() -> None:
     assert done.returncode == 0, done.stderr
 
 
+EXAMPLES = sorted(
+    str(path.relative_to(ROOT).with_suffix("")).replace("/", ".")
+    for root in ("sparse3d", "models")
+    for path in (ROOT / root).rglob("*.py")
+    if ">>> " in path.read_text(encoding="utf-8") and not path.is_symlink()
+)
+
+
+@pytest.mark.parametrize("module", EXAMPLES)
+def test_examples_of_docstrings_run(module: str) -> None:
+    name = f"sparse3d.{module}" if module.startswith("models.") else module
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted
+    assert not result.failed
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_within_the_docs_lead_somewhere(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
@@ -160,12 +177,12 @@ def test_every_public_operator_has_an_entry(pages: Any) -> None:
 
 def test_docstrings_become_markdown(pages: Any) -> None:
     doc = (
-        "Do it.\n\nMeaning: a < b,\n  and more.\nErrors: none at all.\n\n    y = x\n\n"
+        "Do it: now.\n\nMeaning: a < b,\n  and more.\nErrors: none at all.\n\n    y = x\n\n"
         "Args:\n    values: [N, C] of\n        floats.\n    num: rows.\n\nReturns:\n    [N].\n\n"
         "Example:\n    >>> 1\n    1\n"
     )
     assert pages.markdown(doc).split("\n") == [
-        "Do it.", "", "- **Meaning**: a &lt; b, and more.", "- **Errors**: none at all.", "",
+        "Do it: now.", "", "- **Meaning**: a &lt; b, and more.", "- **Errors**: none at all.", "",
         "```text", "y = x", "```", "", "**Args**", "", "- `values`: [N, C] of floats.",
         "- `num`: rows.", "", "", "**Returns**", "", "- [N].", "", "", "**Example**", "",
         "```pycon", ">>> 1", "1", "```", "",

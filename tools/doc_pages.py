@@ -78,7 +78,8 @@ def index_page() -> str:
         "# Operators\n",
         "One page for each operator file, made from its docstrings: the contract that every "
         "backend keeps. Where a backend has no kernel, the plain PyTorch reference runs on the "
-        "same device; `sparse3d.backends()` prints what is the case for you.\n",
+        "same device; operators without any kernel are made of the others. "
+        "`sparse3d.backends()` prints what is the case for you.\n",
     ]
     for package, title in PACKAGES.items():
         lines += [f"## {title}\n", f"| operator | meaning | {' | '.join(BACKENDS.values())} |",
@@ -104,7 +105,7 @@ def operator_page(package: str, stem: str) -> str:
     parts = [
         f"# {stem}\n",
         markdown(body),
-        f"*Contract:* `sparse3d/{package}/{stem}.py`. *Kernels:* {places or 'none'}.\n",
+        f"*Contract:* `sparse3d/{package}/{stem}.py`. *Kernels:* {places or 'none of its own'}.\n",
     ]
     for node in public(package, stem, tree):
         parts.append(entry(node, f"sparse3d.{package}.{stem}"))
@@ -207,7 +208,7 @@ FIELD = re.compile(r"^([A-Z][A-Za-z' ,-]{2,60}|`[^`]+`): (.*)$")
 def markdown(doc: str) -> str:
     """A google docstring as markdown: sections, named facts, examples."""
     out: list[str] = []
-    for block in blocks(doc):
+    for number, block in enumerate(blocks(doc)):
         head = SECTION.match(block[0])
         body = textwrap.dedent("\n".join(block[1:]))
         if head and head[1].startswith("Example"):
@@ -217,7 +218,7 @@ def markdown(doc: str) -> str:
         elif block[0].startswith((" ", ">>>")):
             text = textwrap.dedent("\n".join(block))
             out.append(f"```{'pycon' if text.startswith('>>>') else 'text'}\n{text}\n```\n")
-        elif FIELD.match(block[0]):
+        elif number and FIELD.match(block[0]):
             out.append(facts(block))
         else:
             out.append(safe("\n".join(block)) + "\n")

@@ -17,6 +17,7 @@ _INTENSITY = ("remission", "intensity", "scalar_intensity", "reflectance", "refl
 _CLASSES = ("label", "labels", "classification", "class", "classes", "semantic", "scalar_label")
 _CHANNELS = (("red", "green", "blue"), ("r", "g", "b"))
 _LOCAL = 1000.0  # metres from the origin where float32 steps reach 0.06 mm
+_FARTHEST = 1e12  # no map has such coordinates, in whatever unit
 _COARSE = 1e5  # metres from the origin where float32 steps reach 8 mm
 
 
@@ -168,6 +169,14 @@ def build(
     said = list(notes)
     rows = np.flatnonzero(finite)
     table = points.astype(np.float32 if points.dtype in (np.float16, np.float32) else np.float64)
+    far_out = np.isfinite(table) & (np.abs(table) > _FARTHEST)
+    if far_out.any():
+        row, column = (int(index[0]) for index in np.nonzero(far_out))
+        raise ScanError(
+            f"{path}: {'xyz'[column]} of point {row} must lie in [-{_FARTHEST:g}, {_FARTHEST:g}], "
+            f"got {table[row, column]:g} ({int(far_out.any(axis=1).sum())} of {total} points "
+            "affected); the file is damaged or has another layout"
+        )
     if bad:
         table = table[rows]
         attributes = {name: values[rows] for name, values in attributes.items()}

@@ -70,7 +70,7 @@ def draw_from_above(
         title: One line above the picture.
         middle: x and y of the middle.
         reach: Half the width; if not given, what nearly all points need, from 10 to 80 m.
-        sensor: Mark the origin as the sensor.
+        sensor: Mark the origin as the sensor; the unit then is the metre.
     """
     place = np.array(points[:, :3], np.float64)
     place[:, :2] -= middle
@@ -88,8 +88,8 @@ def draw_from_above(
     length = _round_length(reach)
     left, low = -0.94 * reach, -0.94 * reach
     axes.plot([left, left + length], [low, low], color=_INK, linewidth=3, solid_capstyle="butt")
-    axes.text(left + length / 2, low + 0.02 * reach, f"{length:g} m", color=_INK, ha="center",
-              va="bottom", fontsize=9)  # fmt: skip
+    axes.text(left + length / 2, low + 0.02 * reach, f"{length:g}" + " m" * sensor, color=_INK,
+              ha="center", va="bottom", fontsize=9)  # fmt: skip
     axes.set_xlim(-reach, reach)
     axes.set_ylim(-reach, reach)
     axes.set_xticks([])

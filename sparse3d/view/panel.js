@@ -31,7 +31,7 @@ function element(tag, text, className) {
 function makePanel(scene, palette, settings, changed) {
   byId("title").textContent = scene.title;
   byId("about").textContent = scene.about.join("\n");
-  byId("cell").textContent = `${scene.grid.step} m`;
+  byId("cell").textContent = scene.grid.step + (scene.ranges ? " m" : "");
 
   const shown = (legend, code) => palette[4 * (256 * legend.row + code) + 3] > 0;
   const show = (legend, code, on) => { palette[4 * (256 * legend.row + code) + 3] = on ? 255 : 0; };

@@ -205,7 +205,8 @@ class Scene:
                 modes.append({"number": number, "name": name, "legends": shown})
         if self.cloud.colors() is not None:
             modes.append({"number": 3, "name": "colour", "legends": first})
-        height = {"number": 5, "name": "height", "unit": "z in m", "legends": first}
+        unit = "z in m" if self.cloud.format in _LIDAR else "z"  # maps may be in feet
+        height = {"number": 5, "name": "height", "unit": unit, "legends": first}
         height["range"] = [f"{value + self.offset[2]:.3g}" for value in (low, high)]
         if intensity is not None:
             ends = [f"{value:.2f}" for value in intensity[:2]]

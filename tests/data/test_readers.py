@@ -228,6 +228,15 @@ def test_points_that_are_no_numbers(tmp_path: Path) -> None:
     assert "at least one finite point" in refusal(tmp_path / "b.npy", drop_invalid=True)
 
 
+@pytest.mark.parametrize("value", [3e30, -1e300])
+def test_coordinates_that_no_map_has(tmp_path: Path, value: float) -> None:
+    table = XYZ.astype(np.float64)
+    table[11, 2] = value
+    np.save(tmp_path / "a.npy", table)
+    message = refusal(tmp_path / "a.npy", drop_invalid=True)
+    assert f"z of point 11 must lie in [-1e+12, 1e+12], got {value:g} (1 of 300" in message
+
+
 def test_integers_are_not_read_as_floats(tmp_path: Path) -> None:
     path = written(tmp_path / "mask.bin", np.arange(100, dtype="<i8").tobytes())
     assert "must be 0 or a normal float32" in refusal(path)

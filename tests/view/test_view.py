@@ -160,7 +160,7 @@ def test_every_kind_of_shared_file_makes_a_page(shared: Path, tmp_path: Path) ->
         assert result.exit_code == 0, result.stderr
 
 
-def test_help_does_not_wait_for_torch() -> None:
+def test_help_does_not_wait_for_matplotlib() -> None:
     code = (
         "import sys; from sparse3d.cli import app\n"
         "try: app(['view', '--help'])\nexcept SystemExit: pass\n"

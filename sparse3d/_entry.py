@@ -30,9 +30,10 @@ def main() -> int:
         if isinstance(getattr(leave.__context__, "__cause__", None), KeyboardInterrupt):
             return _stopped("interrupted", INTERRUPTED)
         raise
-    except (OSError, ImportError) as error:
-        if isinstance(error, OSError) and error.filename is not None:
-            return _stopped(f"{error.filename}: {error.strerror}", 2)
+    except OSError as error:
+        named = error.filename is not None
+        return _stopped(f"{error.filename}: {error.strerror}" if named else str(error), 2)
+    except ImportError as error:
         return _stopped(str(error), 2)
     except (MemoryError, RuntimeError) as error:
         if not _is_memory(error):

@@ -1,8 +1,8 @@
 """Memory of large outputs, used again.
 
 The system clears every page it hands out, and for wide layers that costs as much as a fifth of the
-convolution. Blocks of freed outputs are kept for the next ones: at most half of what was ever in
-use at one time, and never more than `KEPT_BYTES`.
+convolution. Blocks of freed outputs are kept for the next ones: no more than was ever in use at one
+time, and never more than `KEPT_BYTES`. A new block takes the room of those that fit nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Memory:
     def _give(self, block: mmap.mmap) -> None:
         del self._live[id(block)]
         self._free.append(block)
-        self._shrink(min(self.kept_bytes, self._most // 2))
+        self._shrink(min(self.kept_bytes, self._most))
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """An uninitialised tensor; a large one lies in a block of its own."""

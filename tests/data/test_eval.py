@@ -177,7 +177,10 @@ def start(*args: object) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
+INTERRUPTED = pytest.param(signal.SIGINT, marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, INTERRUPTED])
 def test_a_stopped_evaluation_goes_on(
     kitti: Path, tmp_path: Path, whole: dict[str, Any], kind: signal.Signals
 ) -> None:

@@ -148,6 +148,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(whole: Path, tmp_path: Path) -> 
     assert same(whole, tmp_path / "run")
 
 
+@pytest.mark.nightly
 def test_a_terminated_run_saves_and_says_so(whole: Path, tmp_path: Path) -> None:
     process = start(tmp_path)
     wait_for(process, tmp_path / "run", 3)

@@ -82,6 +82,9 @@ def segment(
     )
 
 
+cli_train.register(app)
+
+
 @app.command()
 def convert(
     source: Annotated[Path, typer.Argument(help="Checkpoint of another library, or of ours.")],
@@ -101,6 +104,3 @@ def convert(
     except (ValueError, OSError) as error:
         typer.echo(f"error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(2) from None
-
-
-cli_train.register(app)

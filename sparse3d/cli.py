@@ -89,6 +89,9 @@ def segment(
     )
 
 
+cli_train.register(app)
+
+
 @app.command()
 def convert(
     source: Annotated[Path, typer.Argument(help="Checkpoint of another library, or of ours.")],
@@ -138,7 +141,3 @@ def view(
     """Look at a point cloud: a page of its own that needs no network, or a picture."""
     from sparse3d.view.run import Options, run  # help should not wait for numpy
 
-    raise typer.Exit(run(Options(scan, labels, truth, save, viewer, layout, drop_invalid, most)))
-
-
-cli_train.register(app)

@@ -17,7 +17,7 @@ Recipe = Annotated[str, typer.Option(help="Recipe: a YAML file, or the name of o
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Workers = Annotated[int, typer.Option(min=0, help="Processes that read scans ahead.")]
 DropInvalid = Annotated[
-    bool, typer.Option("--drop-invalid", help="Leave out points with NaN or infinite values.")
+    bool, typer.Option("--drop-invalid", help="NaN and infinite points get label 0: no error.")
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first broken scan.")]
 Fresh = Annotated[

@@ -68,12 +68,17 @@ class Sample:
     Attributes:
         name: As ``08/000123``.
         scan: Points and where they lie in the file.
-        labels: uint32 ``[N]``, the raw label of each of ``scan.points``, or None.
+        file_labels: uint32 ``[scan.total]``, the raw label of each point of the file, or None.
     """
 
     name: str
     scan: Scan
-    labels: npt.NDArray[np.uint32] | None
+    file_labels: npt.NDArray[np.uint32] | None
+
+    @property
+    def labels(self) -> npt.NDArray[np.uint32] | None:
+        """uint32 ``[N]``, the raw label of each of ``points``."""
+        return None if self.file_labels is None else self.file_labels[self.scan.rows]
 
     @property
     def points(self) -> npt.NDArray[np.float32]:
@@ -142,7 +147,7 @@ class SemanticKITTI(Dataset[Sample]):
         """
         frame = self.frames[index]
         scan = read_scan(frame.scan, drop_invalid=self.drop_invalid)
-        labels = read_labels(frame.label, scan.total)[scan.rows] if self.labels else None
+        labels = read_labels(frame.label, scan.total) if self.labels else None
         return Sample(frame.name, scan, labels)
 
     def __repr__(self) -> str:

@@ -55,7 +55,7 @@ class EvalOptions:
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         out: Folder of the results.
         workers: Processes that read scans ahead.
-        drop_invalid: Leave out points with NaN or infinite values.
+        drop_invalid: Points with NaN or infinite values count as missed instead of being an error.
         strict: Stop at the first broken scan.
         fresh: Forget what an interrupted evaluation has counted.
     """
@@ -143,8 +143,8 @@ class _Judge:
         if tried.sample is None:
             return Record(name, error=tried.error)
         try:
-            assert tried.sample.labels is not None
-            true = self.known.to_train(tried.sample.labels)
+            assert tried.sample.file_labels is not None
+            true = self.known.to_train(tried.sample.file_labels)
             return Record.of(name, self.known.to_train(self._labels(tried)), true)
         except (ValueError, OSError) as error:
             text = " ".join(str(error).split())
@@ -155,9 +155,9 @@ class _Judge:
         assert tried.sample is not None
         scan = tried.sample.scan
         if self.folder is None:
-            return self.segmenter.predict(scan.points)
+            return self.segmenter.label(scan)
         path = prediction_path(self.folder, tried.frame)
-        labels = read_labels(path, scan.total)[scan.rows]
+        labels = read_labels(path, scan.total)
         try:
             self.known.to_train(labels)
         except ValueError as error:
@@ -173,6 +173,7 @@ def prediction_path(folder: Path, frame: Frame) -> Path:
 
 def _ledger(options: EvalOptions, judge: _Judge, data: SemanticKITTI, team: Team) -> Ledger:
     key = {
+        "root": str(data.folder.resolve()),
         "split": options.split,
         "sequences": list(data.sequences),
         "drop_invalid": options.drop_invalid,
@@ -206,6 +207,8 @@ def _count(
     with bar("eval", len(left), hidden=team.rank > 0) as progress:
         for tried in Samples(data, left).stream(options.workers):
             record = judge.record(tried)
+            for note in tried.sample.scan.notes if tried.sample else ():
+                _say(f"warning: {note}")
             if record.error:
                 if options.strict:
                     raise ValueError(f"{record.error}; stopped by --strict")

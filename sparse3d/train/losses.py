@@ -21,7 +21,8 @@ def lovasz_softmax(probability: torch.Tensor, target: torch.Tensor) -> torch.Ten
         target: int64 ``[V]``, each in [0, K).
     """
     losses = []
-    for kind in torch.unique(target).tolist():
+    present = torch.bincount(target, minlength=probability.shape[1]).tolist()
+    for kind in (number for number, count in enumerate(present) if count):
         own = target == kind
         error, order = (
             (own.to(probability.dtype) - probability[:, kind])

@@ -130,7 +130,7 @@ def test_nothing_given_nothing_done_and_arguments_stay() -> None:
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
-        ({"rotat": 3}, r"got augment\.rotat; write augment\.rotate"),
+        ({"rotates": 3}, r"got augment\.rotates; write augment\.rotate"),
         ({"zoom": 3}, r"got augment\.zoom; remove it"),
         ({"rotate": 200}, r"augment\.rotate must be a number from 0 to 180, got 200"),
         ({"scale": [1.1, 0.9]}, "the smaller factor, then the larger"),

@@ -162,8 +162,8 @@ def test_views_by_number_and_by_name() -> None:
     points = np.array([[1, 2, 3, 0.5]], np.float32)
     np.testing.assert_allclose(looks[0].apply(points), [[-2, 1, 3, 0.5]], atol=1e-6)
     np.testing.assert_allclose(looks[1].apply(points), [[-1.05, -2.1, 3.15, 0.5]], rtol=1e-6)
-    with pytest.raises(ValueError, match=r"got views\[0\]\.rotat; write views\[0\]\.rotate"):
-        parse_views([{"rotat": 90}], "a.yaml")
+    with pytest.raises(ValueError, match=r"got views\[0\]\.rotates; write views\[0\]\.rotate"):
+        parse_views([{"rotates": 90}], "a.yaml")
     with pytest.raises(ValueError, match="or list up to 32 tables"):
         parse_views([], "a.yaml")
 

@@ -89,6 +89,7 @@ def test_dropped_points_take_their_labels_along(tmp_path: Path) -> None:
     sample = SemanticKITTI(tmp_path, drop_invalid=True)[0]
     labels = simulate(800, SENSOR).labels
     np.testing.assert_array_equal(sample.labels, np.delete(labels, 5))
+    np.testing.assert_array_equal(sample.file_labels, labels)
 
 
 def test_where_the_maps_of_two_repositories_differ() -> None:

@@ -137,6 +137,23 @@ def test_all_that_it_leaves(kitti: Path, tmp_path: Path, whole: dict[str, Any]) 
     assert numbers(tmp_path) == whole
 
 
+def test_points_that_are_no_numbers_are_missed(tmp_path: Path) -> None:
+    root = make_kitti(tmp_path / "kitti", {8: 1})
+    call(root, "--out", tmp_path / "a", "--device", "cpu", "--views", 1)
+    path = root / "sequences" / "08" / "velodyne" / "000000.bin"
+    points = np.fromfile(path, "<f4").reshape(-1, 4)
+    labels = np.fromfile(root / "sequences" / "08" / "labels" / "000000.label", "<u4")
+    cars = np.flatnonzero((labels & 0xFFFF) == 10)[:9]
+    points[cars, 2] = np.nan
+    points.tofile(path)
+    result = call(root, "--out", tmp_path / "b", "--device", "cpu", "--views", 1, "--drop-invalid")
+    assert result.exit_code == 0, result.output
+    assert "dropped 9 of" in result.stderr
+    before, after = (np.array(numbers(tmp_path / n)["counts"]) for n in "ab")
+    assert after[:, 1].sum() == before[:, 1].sum()
+    assert after[0, 1] == 9
+
+
 def test_broken_scans_are_named_and_counted(tmp_path: Path) -> None:
     root = make_kitti(tmp_path / "kitti", {8: 3})
     folder = root / "sequences" / "08"
@@ -177,7 +194,10 @@ def start(*args: object) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
+INTERRUPTED = pytest.param(signal.SIGINT, marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, INTERRUPTED])
 def test_a_stopped_evaluation_goes_on(
     kitti: Path, tmp_path: Path, whole: dict[str, Any], kind: signal.Signals
 ) -> None:

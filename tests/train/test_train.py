@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -25,8 +26,9 @@ from kitti_folder import make_kitti
 from typer.testing import CliRunner, Result
 
 from sparse3d.cli import app
+from sparse3d.train import load_train_config
 from sparse3d.train.logs import read_log
-from sparse3d.train.streams import Steps, Streets, one_street
+from sparse3d.train.streams import Items, Steps, Streets, one_street, open_stream
 
 ROOT = Path(__file__).parents[2]
 STEPS = 12
@@ -148,6 +150,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(whole: Path, tmp_path: Path) -> 
     assert same(whole, tmp_path / "run")
 
 
+@pytest.mark.nightly
 def test_a_terminated_run_saves_and_says_so(whole: Path, tmp_path: Path) -> None:
     process = start(tmp_path)
     wait_for(process, tmp_path / "run", 3)
@@ -282,6 +285,13 @@ def test_streets_come_by_number(tmp_path: Path) -> None:
     numbers = [seeds[bytes(cloud.points)] for cloud in first]
     assert [numbers[0], numbers[4], numbers[8]] == [0, 1, 2]
     assert all(number <= count // 4 for count, number in enumerate(numbers))
+
+
+def test_a_stream_can_be_sent_to_workers_that_do_not_fork(tmp_path: Path) -> None:
+    config = load_train_config(write(tmp_path, SMALL))
+    items = Items(open_stream(config, tmp_path), config)
+    again = pickle.loads(pickle.dumps(items))
+    np.testing.assert_array_equal(again[3].features, items[3].features)
 
 
 def test_processes_share_the_clouds_of_a_step() -> None:

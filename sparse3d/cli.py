@@ -141,3 +141,4 @@ def view(
     """Look at a point cloud: a page of its own that needs no network, or a picture."""
     from sparse3d.view.run import Options, run  # help should not wait for numpy
 
+    raise typer.Exit(run(Options(scan, labels, truth, save, viewer, layout, drop_invalid, most)))

@@ -78,7 +78,9 @@ class Memory:
         view = memoryview(block)
         weakref.finalize(view, self._give, block).atexit = False
         storage = torch.frombuffer(view, dtype=dtype, count=count).untyped_storage()
-        return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload]
+        out = torch.empty(0, dtype=dtype)
+        out.set_(storage, 0, shape)  # type: ignore[call-overload]
+        return out
 
 
 memory = Memory(KEPT_BYTES)

@@ -276,8 +276,8 @@ class Trainer:
         best = f", best mIoU {self.best[0]:.4f}" if self.best[1] else ""
         return self._shown + best
 
-    def _evaluate(self, log: Log | None) -> dict[str, Any]:
-        score = self._judge.score(self.slow, self.device)
+    def _evaluate(self, log: Log | None, show: bool = False) -> dict[str, Any]:
+        score = self._judge.score(self.slow, self.device, show)
         if log is not None:
             log.write(self.step, miou=score["miou"], iou=score["iou"])
         if score["miou"] > self.best[0]:
@@ -294,7 +294,7 @@ class Trainer:
         if self.team.size > 1:
             for tensor in self.slow.state_dict().values():
                 dist.broadcast(tensor, 0)
-        score = self._evaluate(log)
+        score = self._evaluate(log, show=True)
         self._save_weights("model.pt", score["miou"])
         return score
 

@@ -244,7 +244,11 @@ class SparseConvTensor:
         """
         way_out = "call replace_feature and set indices with equal row counts before the layer"
         _check.same_rows(
-            f"{layer}: features", self._features.shape[0], "indices", len(self._indices), way_out
+            f"{layer}: features",
+            self._features.shape[0],
+            "indices",
+            self._indices.shape[0],
+            way_out,
         )
         if not torch.compiler.is_compiling() and not (
             self._trusted and self.coordinates.is_unchanged()
@@ -436,7 +440,7 @@ class SparseConvTensor:
             if not _same_sites(self, other):
                 way_out = "use + or sparse3d.add for the union of sites"
                 _check.fail("operands", "on the same sites", "different sites", way_out)
-            rows, other_rows = len(self._features), len(other._features)
+            rows, other_rows = self._features.shape[0], other._features.shape[0]
             _check.same_rows("features", other_rows, "the other operand", rows)
             return other._features
         if isinstance(other, (torch.Tensor, int, float)):

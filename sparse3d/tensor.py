@@ -654,6 +654,10 @@ def collate(samples: Sequence[SparseConvTensor]) -> SparseConvTensor:
 
 def decompose(x: SparseConvTensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Features and indices of each sample in turn, rows in their order."""
-    for sample in range(x.batch_size):
-        rows = x.indices[:, 0] == sample
-        yield x.features[rows], x.indices[rows]
+    x.sites("decompose")
+    sample = x.indices[:, 0]
+    order = torch.argsort(sample, stable=True)
+    counts = torch.bincount(sample, minlength=x.batch_size).tolist()
+    features = x.features.index_select(0, order).split(counts)
+    indices = x.indices.index_select(0, order).split(counts)
+    return zip(features, indices, strict=True)

@@ -655,9 +655,10 @@ def collate(samples: Sequence[SparseConvTensor]) -> SparseConvTensor:
 def decompose(x: SparseConvTensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Features and indices of each sample in turn, rows in their order."""
     x.sites("decompose")
-    sample = x.indices[:, 0]
-    order = torch.argsort(sample, stable=True)
-    counts = torch.bincount(sample, minlength=x.batch_size).tolist()
-    features = x.features.index_select(0, order).split(counts)
-    indices = x.indices.index_select(0, order).split(counts)
-    return zip(features, indices, strict=True)
+    order = torch.argsort(x.indices[:, 0], stable=True)
+    features, indices = x.features.index_select(0, order), x.indices.index_select(0, order)
+    present, counts = torch.unique_consecutive(indices[:, 0], return_counts=True)
+    end, lengths = 0, dict(zip(present.tolist(), counts.tolist(), strict=True))
+    for sample in range(x.batch_size):
+        begin, end = end, end + lengths.get(sample, 0)
+        yield features[begin:end], indices[begin:end]

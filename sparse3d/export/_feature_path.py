@@ -160,7 +160,7 @@ def export_program(model: nn.Module, x: SparseConvTensor) -> torch.export.Export
         if not name.endswith("splits") and value.shape[0] < 2:
             way_out = "export with a larger scene"
             _check.fail(f"x: {name}", "of two rows or more at every level", len(value), way_out)
-    auto = torch.export.Dim.AUTO  # type: ignore[attr-defined]
+    auto = torch.export.Dim.AUTO
     rows = {name: {} if name.endswith("splits") else {0: auto} for name in inputs}
     with torch.no_grad(), inferring(model):
         return torch.export.export(path, (inputs,), dynamic_shapes=(rows,), strict=False)

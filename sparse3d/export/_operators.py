@@ -51,7 +51,9 @@ class Translator:
 
     def table(self) -> dict[Callable[..., Any], Callable[..., Any]]:
         """Operator -> function, as `custom_translation_table` wants it."""
-        functions = (self.conv_forward, self.conv_fused, self.pool_sum, self.pool_max)
+        functions: list[Callable[..., Any]] = [
+            self.conv_forward, self.conv_fused, self.pool_sum, self.pool_max,
+        ]  # fmt: skip
         return dict(zip(SUPPORTED, map(_plain, functions), strict=True))
 
     def conv_forward(

@@ -162,7 +162,7 @@ def step(model: nn.Module, x: SparseConvTensor, gradients: bool) -> list[torch.T
 
 
 def network_rows(name: str, rows: int, side: int) -> list[Row]:
-    """Errors of outputs, and of gradients over the largest gradient of each parameter."""
+    """Errors of outputs, and of the gradients of all parameters as one vector, by its length."""
     torch.manual_seed(0)
     model, x = networks()[name](), scene(rows, side)
     exact_model, gradients = copy.deepcopy(model).double(), name != "MinkUNet, inference"
@@ -181,7 +181,7 @@ def network_rows(name: str, rows: int, side: int) -> list[Row]:
                 found = step(used, given, gradients)
             outputs[title] = error(found[0], exact[0])
             if gradients:
-                slopes[title] = max(map(relative, found[1:], exact[1:]))
+                slopes[title] = relative(found[1:], exact[1:])
     made: list[Row] = [(f"{name}: output", f"{rows} voxels", outputs)]
     return [*made, (f"{name}: gradients", f"{rows} voxels", slopes)] if gradients else made
 
@@ -195,10 +195,44 @@ def step_double(model: nn.Module, x: SparseConvTensor, gradients: bool) -> list[
         return [rows.detach(), *torch.autograd.grad(rows.square().mean(), list(model.parameters()))]
 
 
-def relative(ours: torch.Tensor, exact: torch.Tensor) -> float:
-    """Over the largest entry, however small: gradients of a mean are."""
-    largest = float(exact.abs().max())
-    return float((ours.double() - exact).abs().max()) / largest if largest else 0.0
+def relative(ours: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> float:
+    """Length of the difference over length, of all tensors as one vector."""
+    apart = sum(float((a.double() - b).square().sum()) for a, b in zip(ours, exact, strict=True))
+    return float((apart / sum(float(b.square().sum()) for b in exact)) ** 0.5)
+
+
+class Rounded(torch.autograd.Function):
+    """Values rounded to a type and held in float64; the gradient passes as it is."""
+
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        return values.to(dtype).double()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return grad, None
+
+
+def rounding_row(name: str, rows: int, side: int) -> Row:
+    """Gradients in float64 where nothing but the output of every layer is rounded: what the type
+    itself costs, whoever computes."""
+    torch.manual_seed(0)
+    model, x = networks()[name]().double(), scene(rows, side)
+    exact, found = step_double(model, x, True), {}
+    layers = (spnn.SparseConvolution, spnn.SparseBatchNorm)
+    for dtype in HALVES:
+
+        def round_output(
+            module: nn.Module, given: Any, out: Any, dtype: torch.dtype = dtype
+        ) -> Any:
+            return out.replace_feature(Rounded.apply(out.features, dtype))
+
+        used = copy.deepcopy(model)
+        for module in used.modules():
+            if isinstance(module, layers):
+                module.register_forward_hook(round_output)
+        found[name_of(dtype)] = relative(step_double(used, x, True)[1:], exact[1:])
+    return "the same in float64, outputs of layers rounded: gradients", f"{rows} voxels", found
 
 
 def operator_rows() -> Iterator[Row]:
@@ -230,6 +264,7 @@ def page() -> str:
         for name in networks()
         for row in network_rows(name, *((2000, 24) if "MinkUNet" not in name else (6000, 40)))
     ]
+    nets.append(rounding_row("MinkUNet, training", 6000, 40))
     parts = [
         table(list(operator_rows()), columns, "operator"),
         table(nets, columns, "layer or network"),

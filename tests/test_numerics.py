@@ -1,4 +1,4 @@
-"""docs/numerics.md says what is measured: its tables taken again in part, and bounds around them."""
+"""docs/numerics.md says what is measured: its tables taken again in part, bounds around them."""
 
 import importlib.util
 import sys

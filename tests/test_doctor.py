@@ -69,7 +69,7 @@ def test_a_backend_that_breaks_does_not_stop_the_report(monkeypatch, capsys):
 
 
 def test_the_command_says_in_one_line_what_to_install(monkeypatch, capsys):
-    monkeypatch.setattr(_entry, "EXTRA", ("typer", "not_there_at_all"))
+    monkeypatch.setattr(_entry, "EXTRA", ("json", "not_there_at_all"))
     monkeypatch.setattr(sys, "argv", ["sparse3d", "segment", "--demo"])
     assert _entry.main() == 2
     out, err = capsys.readouterr()

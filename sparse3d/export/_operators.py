@@ -119,32 +119,27 @@ class Translator:
     ) -> Any:
         op = self._op
         channels_out, taps, channels_in = weight.shape
+        out = self._filled(0.0, num_out, channels_out, features)
         if groups == 1:
             kernel = op.Transpose(weight, perm=[1, 2, 0])
+            if taps == 1 and src is dst:  # a pointwise layer: every row meets itself
+                return op.MatMul(features, op.Gather(kernel, self._index(0), axis=0))
         else:
+            # Groups first, before the Gather: older runtimes fuse a Transpose into the MatMul that
+            # follows, and die where the tap has no pairs. In Reshape 0 keeps a size.
             apart = (groups, channels_out // groups, taps, channels_in)
             kernel = op.Transpose(op.Reshape(weight, self._vector(*apart)), perm=[2, 0, 3, 1])
-        if taps == 1 and src is dst:  # a pointwise layer: every row meets itself
-            return self._product(features, kernel, 0, groups, weight.shape)
-        out = self._filled(0.0, num_out, channels_out, features)
+            split = op.Reshape(features, self._vector(0, groups, channels_in))
+            features = op.Transpose(split, perm=[1, 0, 2])
         for tap in range(taps):
-            rows = op.Gather(features, self._tap(src, splits, tap), axis=0)
-            product = self._product(rows, kernel, tap, groups, weight.shape)
+            rows = op.Gather(features, self._tap(src, splits, tap), axis=0 if groups == 1 else 1)
+            product = op.MatMul(rows, op.Gather(kernel, self._index(tap), axis=0))
+            if groups > 1:
+                joined = op.Transpose(product, perm=[1, 0, 2])
+                product = op.Reshape(joined, self._vector(0, channels_out))
             places = self._places(self._tap(dst, splits, tap))
             out = op.ScatterND(out, places, product, reduction="add")
         return out
-
-    def _product(self, rows: Any, kernel: Any, tap: int, groups: int, shape: Any) -> Any:
-        """Rows [P, C_in] with tap `tap` of a kernel [K, C_in, C_out], or of one with groups,
-        [K, groups, C_in / groups, C_out / groups]; `shape` is the weight's."""
-        op = self._op
-        matrix = op.Gather(kernel, self._index(tap), axis=0)
-        if groups == 1:
-            return op.MatMul(rows, matrix)
-        # In Reshape 0 keeps a size; -1 would not do, as a tap may have no pairs.
-        apart, joined = self._vector(0, groups, shape[2]), self._vector(0, shape[0])
-        split = op.Transpose(op.Reshape(rows, apart), perm=[1, 0, 2])
-        return op.Reshape(op.Transpose(op.MatMul(split, matrix), perm=[1, 0, 2]), joined)
 
     def _tap(self, rows: Any, splits: Any, tap: int) -> Any:
         key = (id(rows), tap)

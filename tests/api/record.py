@@ -12,6 +12,7 @@ import inspect
 import json
 import pkgutil
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,9 +44,17 @@ def entries(module: ModuleType) -> Iterator[tuple[str, str]]:
         if not inspect.isclass(value):
             yield name, described(value)
             continue
-        yield name, f"class{signature(value)}"
+        yield name, f"class{constructor(value)}"
         for part, member in members(value):
             yield f"{name}.{part}", described(member)
+
+
+def constructor(kind: type) -> str:
+    """Parameters, or whose they are: torch's and Python's own differ between their versions."""
+    owners = (base for base in kind.__mro__ if {"__init__", "__new__"} & vars(base).keys())
+    owner = next(owners)
+    ours = owner.__module__.partition(".")[0] == "sparse3d" and not issubclass(kind, Enum)
+    return signature(kind) if ours else f" as {owner.__module__.partition('.')[0]}'s"
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:

@@ -4,6 +4,7 @@ Needs torch and the standard library only, so that it runs where the rest does n
 """
 
 import argparse
+import os
 import platform
 import re
 import shlex
@@ -21,6 +22,9 @@ DISTRIBUTION = "sparse3d-torch"
 FOREIGN = "sparse3d"
 """Another project's name in the index; installed beside ours it overwrites our files."""
 
+
+OLDEST_TORCH = (2, 7)
+NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 
 STATES = ("kernel", "reference")
 """What `sparse3d.backends()` says where the backend is there; anything else is a reason."""
@@ -52,6 +56,8 @@ def report() -> Iterator[str]:
     yield from _library()
     yield from _backends()
     yield from _extras()
+    for number, line in enumerate(advice() or ["nothing to mend"]):
+        yield f"{'' if number else 'advice':<11}{line}"
     if version := foreign_version():
         yield (
             f"WARNING    the distribution {FOREIGN} {version} is another project and shares our "
@@ -70,6 +76,33 @@ def devices() -> list[str]:
     if torch.backends.mps.is_available():
         found.append("mps")
     return found
+
+
+def advice() -> list[str]:
+    """One line for each thing that is not as good as it could be, with what to do about it."""
+    lines = []
+    python, root = shlex.quote(sys.executable), Path(__file__).parent.parent
+    if tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        lines.append(
+            f"torch {torch.__version__} is too old: {python} -m pip install 'torch>={oldest}'"
+        )
+    if _version(DISTRIBUTION) is None:
+        lines.append(
+            f"run from a source tree: {python} -m pip install -e {shlex.quote(f'{root}[cli]')}"
+        )
+    elif _library_error():
+        again = f"{python} -m pip install --force-reinstall --no-deps {DISTRIBUTION}"
+        lines.append(f"CPU layers are slow without the library: get a C++17 compiler, then {again}")
+    if torch.version.cuda is None and NVIDIA_DRIVER.exists():
+        lines.append("an NVIDIA driver is here, but torch is a CPU build: install a CUDA build")
+    if platform.system() == "Darwin" and not torch.backends.mps.is_available():
+        lines.append("no Metal: it needs Apple silicon, macOS 14 and an arm64 Python, not Rosetta")
+    cores = os.cpu_count() or 1
+    if (threads := torch.get_num_threads()) < cores // 2:
+        more = "torch.set_num_threads, or unset OMP_NUM_THREADS"
+        lines.append(f"torch uses {threads} of {cores} cores: {more}")
+    return lines
 
 
 def foreign_version() -> str | None:
@@ -114,11 +147,21 @@ def _distribution() -> str:
 
 
 def _library() -> Iterator[str]:
-    """Whether the compiled CPU library loads, asked of its loader."""
+    """Whether the compiled CPU library loads, asked of its loader, and its instruction set."""
+    if error := _library_error():
+        yield f"library    not loaded, the torch reference is used: {error}"
+        return
+    loader = import_module("sparse3d.cpu._library")
+    yield f"library    {loader.library._name} ({loader.paths()[-1]})"
+
+
+def _library_error() -> str:
+    """Why the compiled CPU library does not load, or nothing."""
     try:
-        yield f"library    {import_module('sparse3d.cpu._library').library._name}"
+        import_module("sparse3d.cpu._library")
     except Exception as error:
-        yield f"library    not loaded, the torch reference is used: {_one_line(error)}"
+        return _one_line(error)
+    return ""
 
 
 def _backends() -> Iterator[str]:

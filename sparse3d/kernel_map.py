@@ -293,9 +293,8 @@ class Coordinates:
     ) -> tuple[KernelMap, Coordinates]:
         """The map onto every site that an input reaches, and those sites."""
         shape = None if out_shape is None else tuple(out_shape)
-        key = ("generative" if transposed else "footprint", geometry, shape)
         return self._created(
-            key,
+            "generative" if transposed else "footprint",
             geometry,
             shape,
             lambda: rules.footprint(self.indices, geometry, shape, transposed=transposed),
@@ -306,9 +305,8 @@ class Coordinates:
     ) -> tuple[KernelMap, Coordinates]:
         """The map onto the distinct `floor(p / stride)`, and those sites."""
         shape = None if out_shape is None else tuple(out_shape)
-        key = ("floor", geometry, shape)
         return self._created(
-            key, geometry, shape, lambda: rules.floor(self.indices, geometry, self.table())
+            "floor", geometry, shape, lambda: rules.floor(self.indices, geometry, self.table())
         )
 
     def given(self, target: Coordinates, geometry: Geometry) -> KernelMap:
@@ -323,13 +321,10 @@ class Coordinates:
         return self._maps[key]
 
     def _created(
-        self,
-        key: Hashable,
-        geometry: Geometry,
-        shape: tuple[int, ...] | None,
-        build: _Build,
+        self, rule: str, geometry: Geometry, shape: tuple[int, ...] | None, build: _Build
     ) -> tuple[KernelMap, Coordinates]:
         self._refresh()
+        key = self._place(rule, geometry, shape)
         if key not in self._maps or not self._targets[key].is_unchanged():
             with lasting():
                 out_indices, src, dst, splits = build()
@@ -338,6 +333,18 @@ class Coordinates:
             self._targets[key] = target
             self._maps[key] = KernelMap(src, dst, splits, self.indices, out_indices, geometry)
         return self._maps[key], self._targets[key]
+
+    def _place(self, rule: str, geometry: Geometry, shape: tuple[int, ...] | None) -> Hashable:
+        """The key of a map onto created sites. Grids of one rule and geometry are numbered and stay
+        out of it: compiled networks specialise on keys, and the grid is the scene's."""
+        number = 0
+        if torch.compiler.is_compiling() and (rule, geometry, 1) not in self._maps:
+            return rule, geometry, number
+        while (place := (rule, geometry, number)) in self._maps:
+            if self._targets[place].spatial_shape == shape:
+                return place
+            number += 1
+        return place
 
     def check(self) -> None:
         """Refuse rows outside grid or batch, and repeated rows.

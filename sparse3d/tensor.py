@@ -243,7 +243,11 @@ class SparseConvTensor:
         """
         way_out = "call replace_feature and set indices with equal row counts before the layer"
         _check.same_rows(
-            f"{layer}: features", self._features.shape[0], "indices", len(self._indices), way_out
+            f"{layer}: features",
+            self._features.shape[0],
+            "indices",
+            self._indices.shape[0],
+            way_out,
         )
         if not torch.compiler.is_compiling() and not (
             self._trusted and self.coordinates.is_unchanged()
@@ -435,7 +439,7 @@ class SparseConvTensor:
             if not _same_sites(self, other):
                 way_out = "use + or sparse3d.add for the union of sites"
                 _check.fail("operands", "on the same sites", "different sites", way_out)
-            rows, other_rows = len(self._features), len(other._features)
+            rows, other_rows = self._features.shape[0], other._features.shape[0]
             _check.same_rows("features", other_rows, "the other operand", rows)
             return other._features
         if isinstance(other, (torch.Tensor, int, float)):
@@ -656,6 +660,11 @@ def collate(samples: Sequence[SparseConvTensor]) -> SparseConvTensor:
 
 def decompose(x: SparseConvTensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Features and indices of each sample in turn, rows in their order."""
+    x.sites("decompose")
+    order = torch.argsort(x.indices[:, 0], stable=True)
+    features, indices = x.features.index_select(0, order), x.indices.index_select(0, order)
+    present, counts = torch.unique_consecutive(indices[:, 0], return_counts=True)
+    end, lengths = 0, dict(zip(present.tolist(), counts.tolist(), strict=True))
     for sample in range(x.batch_size):
-        rows = x.indices[:, 0] == sample
-        yield x.features[rows], x.indices[rows]
+        begin, end = end, end + lengths.get(sample, 0)
+        yield features[begin:end], indices[begin:end]

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,9 @@ def site(tmp_path, monkeypatch):
 def test_report_names_versions_devices_and_backends(capsys):
     assert doctor.main() == (1 if doctor.foreign_version() else 0)
     out = capsys.readouterr().out
-    for word in ("sparse3d", "python", "torch", "devices", "library", "conv_forward", "extras"):
+    for word in (
+        "sparse3d", "python", "torch", "devices", "library", "conv_forward", "extras", "advice",
+    ):  # fmt: skip
         assert word in out
 
 
@@ -66,7 +69,7 @@ def test_a_backend_that_breaks_does_not_stop_the_report(monkeypatch, capsys):
 
 
 def test_the_command_says_in_one_line_what_to_install(monkeypatch, capsys):
-    monkeypatch.setattr(_entry, "EXTRA", ("typer", "not_there_at_all"))
+    monkeypatch.setattr(_entry, "EXTRA", ("json", "not_there_at_all"))
     monkeypatch.setattr(sys, "argv", ["sparse3d", "segment", "--demo"])
     assert _entry.main() == 2
     out, err = capsys.readouterr()
@@ -91,3 +94,34 @@ def test_python_m_sparse3d_is_the_command():
         check=True,
     )
     assert "sparse3d doctor" in out.stdout
+
+
+def test_advice_is_one_line_for_each_thing(site, monkeypatch, tmp_path):
+    distribution(site, "sparse3d-torch")
+    monkeypatch.setattr(doctor.os, "cpu_count", doctor.torch.get_num_threads)
+    monkeypatch.setattr(doctor, "_library_error", lambda: "")
+    monkeypatch.setattr(doctor, "NVIDIA_DRIVER", tmp_path / "absent")
+    monkeypatch.setattr(doctor.platform, "system", lambda: "Linux")
+    assert doctor.advice() == []
+    monkeypatch.setattr(doctor, "_library_error", lambda: "no library")
+    monkeypatch.setattr(doctor, "NVIDIA_DRIVER", tmp_path)
+    monkeypatch.setattr(doctor.torch.version, "cuda", None)
+    monkeypatch.setattr(doctor.torch, "__version__", "2.6.1+cpu")
+    monkeypatch.setattr(doctor.os, "cpu_count", lambda: 4 * doctor.torch.get_num_threads())
+    monkeypatch.setattr(doctor.platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(doctor.torch.backends.mps, "is_available", lambda: False)
+    lines = doctor.advice()
+    words = ("'torch>=2.7'", "C++17 compiler", "a CUDA build", "Apple silicon", "cores")
+    assert len(lines) == len(words)
+    assert not any("\n" in line for line in lines)
+    assert all(any(word in line for line in lines) for word in words)
+
+
+def test_a_source_tree_is_told_how_to_install(monkeypatch):
+    monkeypatch.setattr(doctor, "_version", lambda name: None)
+    assert any("pip install -e" in line for line in doctor.advice())
+
+
+def test_the_oldest_torch_is_the_one_that_we_ask_for():
+    text = (Path(doctor.__file__).parent.parent / "pyproject.toml").read_text("utf-8")
+    assert f'"torch>={doctor.OLDEST_TORCH[0]}.{doctor.OLDEST_TORCH[1]}"' in text

@@ -103,7 +103,10 @@ def tree(tmp_path_factory):
 @pytest.fixture
 def environment(tmp_path):
     """A venv that sees this one's torch and tools, but neither sparse3d nor the cli extra."""
-    hidden = ("sparse3d", "_editable", "__editable__", "typer", "yaml", "__pycache__")
+    hidden = (
+        "sparse3d", "_editable", "__editable__", "__pycache__", "typer", "rich", "matplotlib",
+        "mpl_toolkits", "yaml", "_yaml", "pyyaml", "PyYAML", "onnx",
+    )  # fmt: skip
     seen = tmp_path / "seen"
     seen.mkdir()
     for entry in Path(sysconfig.get_paths()["purelib"]).iterdir():
@@ -245,3 +248,36 @@ def test_without_the_cli_extra(wheel, environment, tmp_path):
     assert out.stdout == ""
     assert out.stderr.count("\n") == 1
     assert "pip install 'sparse3d-torch[cli]'" in out.stderr
+
+
+@pytest.mark.nightly
+def test_the_wheel_alone_imports_runs_layers_and_tells_what_it_can_do(wheel, environment, tmp_path):
+    pip(environment, "install", wheel, cwd=tmp_path)
+    out = run(environment / "bin/python", ROOT / "tests/installed.py", cwd=tmp_path)
+    assert "all right" in out.stdout
+    report = run(environment / "bin/python", "-m", "sparse3d", "doctor", cwd=tmp_path).stdout
+    assert "library    " in report
+    assert "not loaded" not in report
+    for extra in ("cli", "onnx"):
+        assert f"'sparse3d-torch[{extra}]'" in report
+
+
+@pytest.mark.nightly
+def test_the_wheel_with_its_command_line_labels_a_street(wheel, environment, tmp_path):
+    pip(environment, "install", f"{wheel}[cli]", cwd=tmp_path)
+    run(environment / "bin/sparse3d", "segment", "--demo", "--out", "out", cwd=tmp_path)
+    assert {".label", ".ply", ".png"} <= {file.suffix for file in (tmp_path / "out").iterdir()}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("compiler", [None, "/nonexistent/c++"], ids=["compiler", "no compiler"])
+def test_the_sdist_runs_layers_with_and_without_a_compiler(tree, environment, tmp_path, compiler):
+    build = "from scikit_build_core.build import build_sdist as b; b(__import__('sys').argv[1])"
+    run(sys.executable, "-c", build, tmp_path / "dist", cwd=tree)
+    (sdist,) = (tmp_path / "dist").glob("*.tar.gz")
+    variables = {} if compiler is None else {"CXX": compiler}
+    pip(environment, "install", sdist, cwd=tmp_path, **variables)
+    out = run(environment / "bin/python", ROOT / "tests/installed.py", cwd=tmp_path)
+    assert "all right" in out.stdout
+    report = run(environment / "bin/sparse3d", "doctor", cwd=tmp_path).stdout
+    assert ("not loaded" in report) == (compiler is not None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -44,14 +46,22 @@ def prepare(model: nn.Module, x: T, *args: Any, **kwargs: Any) -> T:
     Returns:
         `x`, for chaining.
     """
-    modes = [(module, module.training) for module in model.modules()]
     _state.depth += 1
     try:
-        model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), inferring(model):
             model(x, *args, **kwargs)
     finally:
         _state.depth -= 1
+    return x
+
+
+@contextmanager
+def inferring(model: nn.Module) -> Iterator[None]:
+    """Every module of `model` in eval, and afterwards as it was."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        yield
+    finally:
         for module, mode in modes:
             module.training = mode
-    return x

@@ -1,0 +1,64 @@
+"""The workflow files promise what pyproject.toml does, and name files that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+yaml = pytest.importorskip("yaml")
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES = sorted((ROOT / ".github/workflows").glob("*.yml"))
+PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
+
+
+def workflow(name):
+    return yaml.safe_load((ROOT / f".github/workflows/{name}.yml").read_text("utf-8"))
+
+
+def commands(table):
+    for job in table["jobs"].values():
+        for step in job["steps"]:
+            yield step.get("run") or step.get("uses")
+
+
+def test_the_matrix_is_what_the_project_promises():
+    matrix = workflow("compatibility")["jobs"]["matrix"]["strategy"]["matrix"]
+    assert matrix["python"] == ["3.10", "3.11", "3.12", "3.13", "3.14"]
+    assert f'requires-python = ">={matrix["python"][0]}"' in PROJECT
+    oldest = re.search(r'"torch>=([\d.]+)"', PROJECT)[1]
+    assert matrix["torch"][0] == f"{oldest}.*"
+    assert matrix["torch"][-1] == "newest"
+
+
+def test_wheels_are_built_for_three_platforms():
+    table = workflow("wheels")
+    systems = table["jobs"]["wheel"]["strategy"]["matrix"]["os"]
+    assert [re.sub(r"[\d.]+", "", name) for name in systems] == [
+        "ubuntu-", "ubuntu--arm", "macos-",
+    ]  # fmt: skip
+    assert any("cibuildwheel" in line for line in commands(table))
+    assert any("--sdist" in line for line in commands(table))
+
+
+def test_holes_and_licences_are_looked_for():
+    lines = "\n".join(commands(workflow("audit")))
+    assert "pip_audit" in lines
+    assert "tests/test_licences.py" in lines
+
+
+def test_installations_are_tried_bare_and_with_the_command_line():
+    lines = "\n".join(commands(workflow("compatibility")))
+    for words in ("python -m sparse3d doctor", "segment --demo", "[cli]", "tests/installed.py"):
+        assert words in lines
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_workflows_have_few_rights_and_name_files_that_exist(file):
+    text = file.read_text("utf-8")
+    table = yaml.safe_load(text)
+    assert table["permissions"] == {"contents": "read"}
+    assert "pull_request_target" not in text
+    assert "secrets." not in text
+    for path in re.findall(r"\b((?:tests|\.ci|bench|tools)/[\w./]+)", text):
+        assert (ROOT / path.rstrip(".")).exists(), path

@@ -37,10 +37,11 @@ def read(file: PathLike | State) -> dict[str, torch.Tensor]:
         table = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ValueError(f"{path} must be a readable file, got: {error.strerror}") from None
-    except (RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        way_out = "checkpoints that need code to open are refused: save the state_dict alone"
-        raise ValueError(f"{path} must hold tensors only, got: {reason}; {way_out}") from None
+    except (RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError):
+        raise ValueError(
+            f"{path} must be a file of weights saved by torch that holds tensors only, got another "
+            "kind of file, or one that would run code when opened; save the state_dict alone"
+        ) from None
     return _unwrapped(table, str(path))
 
 

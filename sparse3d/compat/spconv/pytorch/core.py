@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.fx._symbolic_trace import ProxyableClassMeta
+from torch.fx import Proxy
 
 from ....nn.core import (
     ConvAlgo,
@@ -29,7 +29,17 @@ __all__ = [
 ]
 
 
-class SparseConvTensor(_SparseConvTensor, metaclass=ProxyableClassMeta):
+class _Traceable(type):
+    """Made from what `torch.fx` traces, a tensor is a node of the graph."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, Proxy):
+                return value.tracer.create_proxy("call_function", cls, args, kwargs)
+        return super().__call__(*args, **kwargs)
+
+
+class SparseConvTensor(_SparseConvTensor, metaclass=_Traceable):
     """As spconv has it: indices may repeat (the lowest row answers); the first layer checks that
     they lie in the grid. `torch.fx` traces over it."""
 

@@ -196,7 +196,9 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    found = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    found = {
+        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)
+    }
     return f"{found.get('model name', platform.processor())}, model {found.get('model', '?')}"
 
 

@@ -22,7 +22,6 @@ from sparse3d.compat.spconv.pytorch.utils import PointToVoxel
 # torch tells everyone who makes a quantised tensor that they will go.
 pytestmark = pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 FORWARD, GRADIENT = 1e-5, 1e-4
-ON_METAL = {"spconv_subm3d_k3_b1", "spconv_conv3d_k2s2", "spconv_conv3d_k3s2p1"}
 
 
 def tensor(vector: Vector, name: str) -> torch.Tensor:
@@ -82,8 +81,6 @@ NAMES = [n for n in reader.names("spconv") if Vector(n).meta["op"] in CONV]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_layers(name: str, backend: str) -> None:
-    if backend == "metal" and name not in ON_METAL:
-        pytest.skip("the Metal harness runs a subset")
     vector = Vector(name)
     with _registry.force(backend):
         layer, x = layer_of(vector), input_of(vector)

@@ -27,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--metal-front", choices=["clang", "gcc"], help="front end of tests/metal_emu")
     parser.addoption("--metal-seed", type=int, default=0, help="its first schedule")
+    parser.addoption("--metal-schedules", type=int, default=1, help="schedules of each launch")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -93,7 +94,8 @@ def backend(request: pytest.FixtureRequest) -> str:
         enable = getattr(harness, "enable", None)
         if enable is not None:
             option = request.config.getoption
-            enable(option("--metal-front"), option("--metal-seed"))
+            wanted = ("--metal-front", "--metal-seed", "--metal-schedules")
+            enable(*(option(name) for name in wanted))
     reason = registry.load(name)
     if reason is not None:
         pytest.skip(f"{name}: {reason}")

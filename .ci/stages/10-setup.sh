@@ -15,3 +15,8 @@ fi
 make --no-print-directory setup
 # The real spconv lies apart, where its stand-in does not meet it.
 [[ -d .venv/parity ]] || "$BIN/python" -m pip install --quiet --target .venv/parity spconv==2.3.8
+# torch_geometric's two generations, with the little that an import of them needs (2 MB each).
+for version in 2.7 2.8; do
+    [[ -d .venv/pyg-$version ]] || "$BIN/python" -m pip install --quiet --no-deps --target ".venv/pyg-$version" \
+        "torch_geometric==$version.*" psutil tqdm xxhash
+done

@@ -203,8 +203,10 @@ def _plan_reference(
     num_in: int,
     num_out: int,
     mirrored: bool,
+    distinct: bool = False,
 ) -> Plan:
-    """The reference needs no plan."""
+    """The reference needs no plan. `distinct`: no two pairs of a tap share a row, on either
+    side."""
     return []
 
 
@@ -247,8 +249,8 @@ def _fused_reference(
 _PAIRS = "Tensor src, Tensor dst, Tensor splits, Tensor[] plan, Tensor[] grad_plan"
 
 conv_plan = Op(
-    "conv_plan(Tensor src, Tensor dst, Tensor splits, SymInt num_in, SymInt num_out, bool mirrored)"
-    " -> Tensor[]",
+    "conv_plan(Tensor src, Tensor dst, Tensor splits, SymInt num_in, SymInt num_out,"
+    " bool mirrored, bool distinct=False) -> Tensor[]",
     reference=_plan_reference,
     fake=_plan_reference,
 )

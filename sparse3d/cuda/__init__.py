@@ -17,6 +17,7 @@ def attach() -> None:
     from . import _shader
 
     _shader.require()
+    _shader.install()
     from ..metal import (  # noqa: F401  (each module attaches its own)
         ball_query,
         coordinates,

@@ -22,19 +22,26 @@ def _neighbours(taps: int, rows: int, device: torch.device) -> torch.Tensor:
     return torch.full((taps, rows), -1, dtype=torch.int32, device=device)
 
 
+def neighbours(
+    coords: torch.Tensor, table: torch.Tensor, kernel_size: list[int], dilation: list[int]
+) -> torch.Tensor:
+    """int32 [K, N]: each row's neighbour through each tap of a submanifold layer, -1 for none."""
+    coords, n, taps = coords.contiguous(), coords.shape[0], math.prod(kernel_size)
+    found = _neighbours(taps, n, coords.device)
+    mask, centre = len(table) - 1, found[taps // 2]
+    look_up = sites.kernels_for("coordinates", coords.shape[1])
+    _shader.each(look_up, "sp_lookup", coords, table, coords, centre, n, mask, threads=n)
+    kernels = sites.kernels_for("kernel_map", coords.shape[1])
+    arguments = (coords, table, found, n, mask, taps, kernel_size, dilation)
+    _shader.each(kernels, "sp_map_submanifold", *arguments, threads=(n, taps // 2))
+    return found
+
+
 @kernel_map_submanifold.kernel("metal", "cuda")
 def _submanifold(
     coords: torch.Tensor, table: torch.Tensor, kernel_size: list[int], dilation: list[int]
 ) -> Pairs:
-    coords, n, taps = coords.contiguous(), coords.shape[0], math.prod(kernel_size)
-    neighbours = _neighbours(taps, n, coords.device)
-    mask, centre = len(table) - 1, neighbours[taps // 2]
-    found = sites.kernels_for("coordinates", coords.shape[1])
-    _shader.each(found, "sp_lookup", coords, table, coords, centre, n, mask, threads=n)
-    kernels = sites.kernels_for("kernel_map", coords.shape[1])
-    arguments = (coords, table, neighbours, n, mask, taps, kernel_size, dilation)
-    _shader.each(kernels, "sp_map_submanifold", *arguments, threads=(n, taps // 2))
-    return _scan.pairs(neighbours)
+    return _scan.pairs(neighbours(coords, table, kernel_size, dilation))
 
 
 @kernel_map_given.kernel("metal", "cuda")
@@ -48,12 +55,12 @@ def _given(
     dilation: list[int],
 ) -> Pairs:
     out_coords, m, taps = out_coords.contiguous(), out_coords.shape[0], math.prod(kernel_size)
-    neighbours = _neighbours(taps, m, coords.device)
+    found = _neighbours(taps, m, coords.device)
     kernels = sites.kernels_for("kernel_map", coords.shape[1])
     geometry = (kernel_size, stride, padding, dilation)
-    arguments = (coords.contiguous(), table, out_coords, neighbours, m, len(table) - 1, taps)
+    arguments = (coords.contiguous(), table, out_coords, found, m, len(table) - 1, taps)
     _shader.each(kernels, "sp_map_given", *arguments, *geometry, threads=(m, taps))
-    return _scan.pairs(neighbours)
+    return _scan.pairs(found)
 
 
 @kernel_map_floor.kernel("metal", "cuda")
@@ -153,18 +160,18 @@ def _footprint_pairs(
     kernels: Any, owner: torch.Tensor, place: torch.Tensor, m: int, taps: int
 ) -> Pairs:
     candidates = owner.numel()
-    neighbours = _neighbours(taps, m, owner.device)
+    found = _neighbours(taps, m, owner.device)
     repeats = torch.zeros(1, dtype=torch.int32, device=owner.device)
     if m == 0:
-        return _scan.pairs(neighbours)
+        return _scan.pairs(found)
     _shader.each(
         kernels,
         "sp_footprint_pairs",
-        *(owner, place, neighbours, repeats, candidates, m, taps),
+        *(owner, place, found, repeats, candidates, m, taps),
         threads=candidates,
     )
     if int(repeats) == 0:
-        return _scan.pairs(neighbours)
+        return _scan.pairs(found)
     return _repeated_pairs(kernels, owner, place, m, taps)
 
 

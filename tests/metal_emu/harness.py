@@ -55,15 +55,14 @@ def _forget() -> None:
 
 
 @contextmanager
-def _replaced(compiler: Compiler | None, device: str) -> Iterator[None]:
+def _replaced(compiler: Compiler | None) -> Iterator[None]:
     shader = _seam()
-    before = (shader.compile_shader, shader.device_type)
-    shader.install(compiler, device)
+    before = shader.install("cpu", compiler and shader.MetalLauncher(compiler, "cpu"))
     _forget()
     try:
         yield
     finally:
-        shader.install(*before)
+        shader.install("cpu", before)
         _forget()
 
 
@@ -74,14 +73,14 @@ def installed(
     """Within it `_registry.force("metal")` runs Metal kernels for CPU tensors; faults raise
     MetalError."""
     session = Session(front, check, Options(seed=seed, spurious=spurious))
-    with _replaced(session.compile, "cpu"):
+    with _replaced(session.compile):
         yield session
 
 
 @contextmanager
 def uninstalled() -> Iterator[None]:
     """Within it the backend is what it is without the emulator."""
-    with _replaced(None, "mps"):
+    with _replaced(None):
         yield
 
 
@@ -93,7 +92,8 @@ def enable(front: str | None = None, seed: int = 0) -> Session:
     here."""
     if not _process:
         session = Session(front or fronts()[0], True, Options(seed=seed))
-        _seam().install(session.compile, "cpu")
+        shader = _seam()
+        shader.install("cpu", shader.MetalLauncher(session.compile, "cpu"))
         _forget()
         _process.append(session)
     return _process[0]

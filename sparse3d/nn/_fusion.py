@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from ..tensor import SparseConvTensor
+from ._convolution import SparseConvolution
 from ._preparation import is_preparing
-from .conv import SparseConvolution
 from .modules import SparseIdentity, SparseSequential
 
 __all__ = ["fuse"]

@@ -142,7 +142,7 @@ def is_spconv_module(module: nn.Module) -> bool:
 
 def is_sparse_conv(module: nn.Module) -> TypeGuard[Any]:
     """Whether a module is a sparse convolution."""
-    from .conv import SparseConvolution
+    from ._convolution import SparseConvolution
 
     return isinstance(module, SparseConvolution)
 

@@ -16,6 +16,7 @@ from ..geometry import Geometry, output_shape, submanifold_padding, transposed_o
 from ..kernel_map import Coordinates, KernelMap
 from ..ops.conv import conv
 from ..ops.pool import max_pool, mean_pool
+from ._convolution import activate, activation_name
 from ._pair_tables import (
     map_from_neighbours,
     map_from_pairs,
@@ -23,7 +24,6 @@ from ._pair_tables import (
     occupancy,
     pair_table,
 )
-from .conv import activate, activation_name
 from .core import ConvAlgo, ThrustSortAllocator, expand_nd
 
 __all__ = [

@@ -13,6 +13,7 @@ from ..kernel_map import Coordinates, KernelMap
 from ..ops.pool import max_pool, mean_pool, sum_pool
 from ..ops.segment import reduce_segments
 from ..tensor import IndiceData, SparseConvTensor
+from ._layer import SitesLayer
 from .core import ConvAlgo
 from .modules import SparseModule
 
@@ -39,7 +40,7 @@ Size = int | Sequence[int]
 RULES = ("footprint", "floor")
 
 
-class _Pool(SparseModule):
+class _Pool(SitesLayer):
     def __init__(
         self,
         ndim: int,
@@ -70,8 +71,7 @@ class _Pool(SparseModule):
         if rule not in RULES:
             _check.fail(f"{self._label()}: rule", f"one of {RULES}", repr(rule))
         if record_voxel_count and not subm:
-            count = torch.zeros(1, dtype=torch.int32)
-            self.register_buffer("max_num_voxels_during_training", count)
+            self._count_voxels(None)
 
     @property
     def geometry(self) -> Geometry:
@@ -83,28 +83,15 @@ class _Pool(SparseModule):
             tuple(self.kernel_size), tuple(self.stride), tuple(self.padding), tuple(self.dilation)
         )
 
-    def get_max_num_voxels(self) -> torch.Tensor | None:
-        """The recorded largest row count, int32 [1], if `record_voxel_count`."""
-        return getattr(self, "max_num_voxels_during_training", None)
-
     def extra_repr(self) -> str:
         return f"{self.geometry}, indice_key={self.indice_key!r}"
-
-    def _label(self) -> str:
-        path = self._sparse_unique_name or self.name
-        kind = type(self).__name__
-        return f"{kind} '{path}'" if path else kind
 
     def _pool(self, features: torch.Tensor, pairs: KernelMap) -> torch.Tensor:
         raise NotImplementedError
 
     def forward(self, input: SparseConvTensor) -> SparseConvTensor:
         """Pool; the output sites and their order are those of a conv of equal geometry."""
-        if not isinstance(input, SparseConvTensor):
-            got = type(input).__name__
-            _check.fail_type(f"{self._label()}: input", "a SparseConvTensor", got)
-        if input.ndim != self.ndim:
-            _check.fail(f"{self._label()}: input", f"of {self.ndim} axes", input.ndim)
+        self._check_input(input)
         sites = input.sites(self._label())
         kept = input.find_indice_pair(self.indice_key)
         if kept is not None and not (self.subm and kept.is_subm):
@@ -119,9 +106,7 @@ class _Pool(SparseModule):
         if self.indice_key is not None:
             data = IndiceData(pairs, sites, target, self.subm)
             indice_dict = {**indice_dict, self.indice_key: data}
-        recorded = self.get_max_num_voxels()
-        if recorded is not None and self.training:
-            recorded.clamp_(min=pairs.num_out)
+        self._record(pairs.num_out)
         return input.on_sites(self._pool(input.features, pairs), target, indice_dict)
 
     def _map(self, sites: Coordinates) -> tuple[KernelMap, Coordinates]:

@@ -33,6 +33,7 @@ __all__ = ["ACTIVATIONS", "PairSet", "conv", "fused_conv"]
 ACTIVATIONS = ("none", "relu", "leaky_relu", "sigmoid")
 CHUNK = 512
 TILE = 16
+INNER = 256
 
 Plan = list[torch.Tensor]
 
@@ -94,19 +95,25 @@ def _add_rows(out: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> No
 
 
 def _matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """`left @ right` in whole tiles of 16 rows and columns, zeros filling the last.
+    """`left @ right` in whole tiles of 16 rows and columns, zeros filling the last, the inner
+    dimension in pieces of 256.
 
-    A BLAS splits a product among its threads and sums ragged edges in another order than full
-    tiles: products of other sizes change bytes with the thread count.
+    A BLAS splits a product among its threads: ragged edges are summed in another order than full
+    tiles, and long sums over few outputs are cut, sooner where the right side is transposed. Such
+    products change bytes with the thread count.
     """
     rows, columns = left.shape[-2], right.shape[-1]
-    right = torch.nn.functional.pad(right, (0, -columns % TILE))
+    right = torch.nn.functional.pad(right, (0, -columns % TILE)).contiguous()
     full = rows - rows % TILE
+    edge = torch.nn.functional.pad(left[..., full:, :], (0, 0, 0, -rows % TILE))
     out = left.new_empty((*left.shape[:-1], right.shape[-1]))
-    torch.matmul(left[..., :full, :], right, out=out[..., :full, :])
-    if full < rows:
-        edge = torch.nn.functional.pad(left[..., full:, :], (0, 0, 0, -rows % TILE))
-        out[..., full:, :] = (edge @ right)[..., : rows - full, :]
+    for first in range(0, max(left.shape[-1], 1), INNER):
+        inner = slice(first, first + INNER)
+        for part, head in ((left[..., :full, :], 0), (edge, full)):
+            product = part[..., inner] @ right[..., inner, :]
+            target = out[..., head : head + product.shape[-2], :]
+            product = product[..., : target.shape[-2], :]
+            target.add_(product) if first else target.copy_(product)
     return out[..., :columns]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -410,3 +411,23 @@ def test_fused_refuses_gradients_and_strange_activations() -> None:
         ops.fused_conv(p.features, weight, pairs, residual=p.features)
     with pytest.raises(ValueError, match="fused_conv must be called under"):
         ops.fused_conv(p.features.clone().requires_grad_(), weight, pairs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("transposed", [False, True], ids=["plain", "transposed"])
+@pytest.mark.parametrize("inner", [200, 256, 512, 1024])
+def test_reference_products_do_not_depend_on_threads(
+    inner: int, transposed: bool, dtype: torch.dtype, threads: Callable[[int], None]
+) -> None:
+    """Some BLAS cuts long sums over few outputs among its threads."""
+    for rows, columns in ((24, 96), (48, 40), (513, 64)):
+        left = torch.randn(inner, rows, dtype=dtype).t()
+        right = torch.randn(inner, columns, dtype=dtype)
+        if transposed:
+            right = torch.randn(columns, inner, dtype=dtype).t()
+        threads(1)
+        first = ops._matmul(left, right)
+        torch.testing.assert_close(first, left @ right, rtol=1e-3, atol=1e-3)
+        for count in (2, 3, 8):
+            threads(count)
+            assert torch.equal(first, ops._matmul(left, right)), (rows, columns, count)

@@ -1,0 +1,447 @@
+"""Sparse convolution on one NVIDIA GPU, through the public API, each figure against its bound.
+
+    python bench/bench_gpu.py [SECTION ...] [--json out.json]
+
+Sections: layers, shell, maps, net, train, memory, first, profile, sweep. Wall: call and synchronize,
+median; the coordinates of every call are fresh where a line says so. Device: replay of a CUDA graph of
+20 calls, a call. Needs no network and no data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import _harness as H
+import _scene
+import torch
+from bench_cpu import network
+from torch import nn
+
+import sparse3d.nn as spnn
+from sparse3d import SparseConvTensor
+
+KINDS = {"fp16": torch.float16, "fp32": torch.float32, "bf16": torch.bfloat16}
+RESULTS: dict[str, Any] = {}
+
+
+def note(name: str, value: float, bound: float | None = None, unit: str = "ms") -> None:
+    """One line of the table, kept for the JSON."""
+    verdict = "" if bound is None else "met" if value <= bound else "MISSED"
+    limit = "" if bound is None else f"<= {bound:g}"
+    print(f"{name:62}{value:10.4g} {unit:3} {limit:9} {verdict}", flush=True)
+    RESULTS[name] = {"value": value, "unit": unit, "bound": bound}
+
+
+def wall(call: Callable[[], Any], repeats: int = 30, warm: int = 5) -> float:
+    for _ in range(warm):
+        call()
+    torch.cuda.synchronize()
+    taken = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        taken.append(1e3 * (time.perf_counter() - begin))
+    return statistics.median(taken)
+
+
+def host(call: Callable[[], Any], repeats: int = 20) -> float:
+    """Milliseconds until the call returns; the device may lag behind."""
+    taken = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        call()
+        taken.append(1e3 * (time.perf_counter() - begin))
+    torch.cuda.synchronize()
+    return statistics.median(taken)
+
+
+def device(call: Callable[[], Any], calls: int = 20) -> float:
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            call()
+    graph.replay()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    taken = []
+    for _ in range(7):
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        taken.append(begin.elapsed_time(end) / calls)
+    return statistics.median(taken)
+
+
+def launches(call: Callable[[], Any]) -> tuple[int, float, list[tuple[str, int, float]]]:
+    """Kernels of a call, their time in microseconds, and the dearest of them."""
+    call()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        call()
+        torch.cuda.synchronize()
+    rows = [(e.key, e.count, e.self_device_time_total) for e in seen.key_averages()]
+    rows = [row for row in rows if row[2] > 0]
+    rows.sort(key=lambda row: -row[2])
+    return sum(row[1] for row in rows), sum(row[2] for row in rows), rows
+
+
+def grid(coords: torch.Tensor) -> list[int]:
+    return [int((v + 16) // 16 * 16) for v in coords[:, 1:].amax(0)]
+
+
+class Scans:
+    """Scans on the GPU that take turns, each handed out under fresh storage."""
+
+    def __init__(self, batch: int, dtype: torch.dtype) -> None:
+        seeds = [(0,), (1,)] if batch == 1 else [tuple(range(batch))]
+        made = [_scene.lidar(s) for s in seeds]
+        self.shape = [max(v) for v in zip(*(grid(c) for c, _ in made), strict=True)]
+        self.inputs = [(c.cuda(), f.cuda().to(dtype)) for c, f in made]
+        self.batch, self.turn = batch, 0
+
+    def next(self, check: bool = False) -> SparseConvTensor:
+        self.turn += 1
+        coords, features = self.inputs[self.turn % len(self.inputs)]
+        return SparseConvTensor(features, coords.clone(), self.shape, self.batch, check=check)
+
+
+def net_for(dtype: torch.dtype) -> nn.Module:
+    net = network(spnn).cuda().eval()
+    for module in net.modules():  # statistics as a trained net has: not the identity
+        if isinstance(module, nn.BatchNorm1d):
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            nn.init.normal_(module.bias, 0, 0.1)
+            nn.init.uniform_(module.running_var, 0.02, 0.1)
+    return spnn.fuse(net).to(dtype)
+
+
+def error(net: nn.Module, x: SparseConvTensor) -> float:
+    """Of the net's output from the same net in float64 by the reference."""
+    import copy
+
+    from sparse3d import _registry
+
+    exact = copy.deepcopy(net).double()
+    with torch.no_grad():
+        ours = net(x)
+        with _registry.force("reference"):
+            theirs = exact(
+                SparseConvTensor(
+                    x.features.double(),
+                    x.indices.clone(),
+                    x.spatial_shape,
+                    x.batch_size,
+                    check=False,
+                )
+            )
+    return float((ours.double() - theirs).norm() / theirs.norm())
+
+
+def section_net() -> None:
+    bounds = {("fp16", 1): 3.0, ("fp16", 4): 6.5, ("fp32", 1): 7.0, ("fp32", 4): 14.0}
+    for batch in (1, 4):
+        for kind in ("fp16", "fp32"):
+            scans, net = Scans(batch, KINDS[kind]), net_for(KINDS[kind])
+            with torch.no_grad():
+                name = f"MinkUNet42 {kind} batch {batch}"
+                bound = bounds[kind, batch]
+                note(f"{name}, fresh coordinates, wall", wall(lambda: net(scans.next())), bound)
+                note(
+                    f"{name}, the same with the input checked", wall(lambda: net(scans.next(True)))
+                )
+                x = scans.next()
+                spnn.prepare(net, x)
+                maps = wall(lambda: spnn.prepare(net, scans.next()))
+                note(f"{name}, maps and plans alone (training's too), wall", maps)
+                net(x)
+                note(f"{name}, warm maps, wall", wall(lambda: net(x)))
+                note(f"{name}, warm maps, host", host(lambda: net(x)))
+                note(f"{name}, warm maps, graph replay", device(lambda: net(x), 1))
+                if (batch, kind) != (4, "fp32"):
+                    count, spent, rows = launches(lambda: net(scans.next()))
+                    note(f"{name}, launches a forward", count, None, "")
+                    note(f"{name}, device time of those", spent / 1e3)
+                    for key, times, micro in rows[:14]:
+                        print(f"      {key[:70]:70} x{times:<4} {micro:8.0f} us")
+                if batch == 1:
+                    limit = 1e-5 if kind == "fp32" else 2e-3
+                    note(f"{name}, error from float64", error(net, x), limit, "")
+                    same = torch.equal(net(x), net(x))
+                    print(f"{name}: same bytes twice {same}")
+
+
+def section_maps() -> None:
+    for name, coords, bound in (
+        ("scan", _scene.lidar()[0].cuda(), 0.1),
+        ("shell", _scene.shell().cuda(), 0.15),
+    ):
+        from sparse3d.kernel_map import Coordinates
+
+        def pairs(coords: torch.Tensor = coords) -> Any:
+            sites = Coordinates(coords.clone(), None, 1)
+            sites.trust_distinct()
+            return sites.submanifold((3, 3, 3), (1, 1, 1))
+
+        note(f"{name}: pairs of 27 taps from coordinates, wall", wall(pairs), bound)
+        note(f"{name}: the same with row sort and tiles, wall", wall(lambda: pairs().plan()), 0.25)
+        made = pairs()
+
+        def plan(made: Any = made) -> None:
+            made._plans.clear()
+            made.plan()
+
+        note(f"{name}: row sort and tiles alone, wall", wall(plan))
+        _, spent, rows = launches(plan)
+        note(f"{name}: row sort and tiles alone, device", spent / 1e3)
+        for key, times, micro in rows[:8]:
+            print(f"      {key[:70]:70} x{times:<4} {micro:8.0f} us")
+
+
+def layer_lines(
+    scene: str, coords: torch.Tensor, width: int, kind: str, bounds: dict[str, float]
+) -> None:
+    dtype = KINDS[kind]
+    x = SparseConvTensor(
+        torch.randn(len(coords), width, device="cuda", dtype=dtype), coords, grid(coords), 1
+    )
+    layer = spnn.SubMConv3d(width, width, 3, bias=False, indice_key="k").to("cuda", dtype)
+    layer(x)
+    pairs = len(x.coordinates.submanifold((3, 3, 3), (1, 1, 1)))
+    flop = 2 * pairs * width**2
+    name = f"SubMConv {width} {kind} {scene}"
+    with torch.no_grad():
+        note(f"{name}, forward, wall", wall(lambda: layer(x)), bounds.get("wall"))
+        spent = device(lambda: layer(x))
+        note(f"{name}, forward, device", spent, bounds.get("device"))
+        note(f"{name}, forward, useful", flop / spent / 1e9, None, "TF")
+    leaf = x.replace_feature(x.features.clone().requires_grad_())
+    up = torch.randn(len(coords), width, device="cuda", dtype=dtype)
+    wanted = [leaf.features, layer.weight]
+
+    def step() -> Any:
+        return torch.autograd.grad(layer(leaf).features, wanted, up)
+
+    note(f"{name}, forward and backward, wall", wall(step), bounds.get("both"))
+    _, _, rows = launches(step)
+    for key, times, micro in rows[:6]:
+        print(f"      {key[:70]:70} x{times:<4} {micro:8.0f} us")
+
+
+def section_layers() -> None:
+    scan = _scene.lidar()[0].cuda()
+    for width, bound in ((32, 0.06), (64, 0.07), (128, None)):
+        layer_lines("scan", scan, width, "fp16", {"wall": bound} if bound else {})
+    layer_lines("scan", scan, 64, "fp32", {})
+
+
+def section_shell() -> None:
+    ball = _scene.shell().cuda()
+    layer_lines("shell", ball, 256, "fp16", {"wall": 0.95, "device": 0.85, "both": 2.9})
+    layer_lines("shell", ball, 256, "fp32", {"wall": 5.5, "both": 16.0})
+    layer_lines("shell", ball, 64, "fp16", {})
+
+
+def section_train() -> None:
+    for batch, bound in ((1, 12.0), (4, 25.0)):
+        scans, net = Scans(batch, torch.float32), network(spnn).cuda().train()
+        optimiser = torch.optim.AdamW(net.parameters(), 1e-3, fused=True)
+        labels = [torch.randint(0, 19, (len(c),), device="cuda") for c, _ in scans.inputs]
+
+        def step(scans: Scans = scans, net: nn.Module = net) -> None:
+            x = scans.next()
+            with torch.autocast("cuda", torch.float16):
+                loss = nn.functional.cross_entropy(net(x), labels[scans.turn % len(labels)])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+
+        name = f"MinkUNet42 training step, AMP, batch {batch}"
+        note(f"{name}, fresh coordinates, wall", wall(step, 20), bound)
+        note(f"{name}, host", host(step))
+        count, spent, rows = launches(step)
+        note(f"{name}, launches", count, None, "")
+        note(f"{name}, device time of those", spent / 1e3)
+        for key, times, micro in rows[:16]:
+            print(f"      {key[:70]:70} x{times:<4} {micro:8.0f} us")
+
+
+def section_memory() -> None:
+    scans, net = Scans(4, torch.float16), net_for(torch.float16)
+    with torch.no_grad():
+        net(scans.next())
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        net(scans.next())
+    note(
+        "MinkUNet42 fp16 batch 4 inference, peak memory",
+        torch.cuda.max_memory_allocated() / 1e9,
+        0.8,
+        "GB",
+    )
+
+
+def first_call() -> None:
+    """In a fresh process: seconds to the first result after torch and its context are up."""
+    torch.zeros(1, device="cuda")
+    coords, features = _scene.lidar()
+    coords, features = coords.cuda(), features.cuda().half()
+    net = net_for(torch.float16)
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    with torch.no_grad():
+        x = SparseConvTensor(features, coords, grid(coords), 1)
+        net(x)
+    torch.cuda.synchronize()
+    print(json.dumps(time.perf_counter() - begin))
+
+
+def section_first() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        places = {"TRITON_CACHE_DIR": folder + "/triton", "XDG_CACHE_HOME": folder}
+        for name, bound in (("empty cache", 20.0), ("second process", 3.0)):
+            done = subprocess.run(
+                [sys.executable, __file__, "--first-call"],
+                env=os.environ | places,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                print(done.stderr[-2000:])
+                return
+            taken = json.loads(done.stdout.splitlines()[-1])
+            note(f"first MinkUNet42 call, {name}", taken, bound, "s")
+
+
+def section_profile() -> None:
+    """Where the host's time goes, forward with warm maps, fresh maps, and a training step."""
+    import cProfile
+    import pstats
+
+    scans, net = Scans(1, torch.float16), net_for(torch.float16)
+    with torch.no_grad():
+        x = scans.next()
+        net(x)
+        for name, call in (("warm", lambda: net(x)), ("fresh", lambda: net(scans.next()))):
+            call()
+            torch.cuda.synchronize()
+            seen = cProfile.Profile()
+            seen.enable()
+            for _ in range(10):
+                call()
+            seen.disable()
+            torch.cuda.synchronize()
+            print(f"-- profile, {name} maps, 10 forwards")
+            pstats.Stats(seen).sort_stats("tottime").print_stats(30)
+
+
+def section_sweep() -> None:
+    """Tiles of the net's layers: device time of every candidate, the chosen one marked."""
+    from sparse3d.cuda import conv
+    from sparse3d.cuda._tiles import ConvTile, GradTile, conv_tile, grad_tile
+
+    levels = [_scene.lidar()[0].cuda()]
+    for _ in range(4):
+        cells = levels[-1].clone()
+        cells[:, 1:] >>= 1
+        levels.append(cells.unique(dim=0))
+    work = [(levels[0], 32, 32), (levels[0], 96, 96), (levels[1], 32, 32), (levels[1], 96, 96)]
+    work += [(levels[2], 64, 64), (levels[2], 128, 128), (levels[3], 128, 128)]
+    work += [(levels[3], 256, 256), (levels[4], 256, 256), (_scene.shell().cuda(), 256, 256)]
+    for coords, a, b in work:
+        sites = SparseConvTensor(torch.zeros(len(coords), 1, device="cuda"), coords, None, 1)
+        pairs = sites.coordinates.submanifold((3, 3, 3), (1, 1, 1))
+        plan, rows = conv.Plan(*pairs.plan()), len(coords)
+        for kind in ("fp16", "fp32") if rows < 1 << 17 or a > 64 else ("fp16",):
+            x = torch.randn(rows, a, device="cuda", dtype=KINDS[kind])
+            w = torch.randn(b, 27, a, device="cuda", dtype=KINDS[kind])
+            bm, tiles = plan.inputs.shape[1], plan.count.shape[0]
+            terms = 1 if kind == "fp16" else 3
+            chosen = conv_tile(tiles, bm, a, b, 1, terms)
+            tried = {chosen}
+            for bn in {min(b, 128), 64, 32} if b % 64 == 0 else {128, 32}:
+                for bk in (32, 64):
+                    for stages in (3, 4):
+                        for split in {1, 2, 4} if rows < 50000 else {1}:
+                            warps = 8 if bm * bn >= 128 * 128 else 4
+                            if a % bk == 0 and not (terms == 3 and stages == 4 and bk == 64):
+                                tried.add(ConvTile(bn, bk, warps, stages, split))
+            found = []
+            for tile in tried:
+                try:
+                    call = lambda t=tile: conv.run(x, w, plan, rows, 1, tile=t)  # noqa: E731
+                    found.append((device(call, 10), tile))
+                except Exception as fault:  # a tile that does not fit
+                    print("     ", tile, type(fault).__name__, str(fault)[:90])
+            found.sort()
+            line = {t: s for s, t in found}[chosen]
+            best = ", ".join(f"{s:.4f} {tuple(t)}" for s, t in found[:4])
+            print(
+                f"{rows:7} rows {a}-{b} {kind}: {line:.4f} chosen {tuple(chosen)}; {best}",
+                flush=True,
+            )
+            up = torch.randn(rows, b, device="cuda", dtype=KINDS[kind])
+            lists = (pairs.src, pairs.dst, plan.bounds, 1)
+            pick = grad_tile(rows, 27, a, b, 1, terms)
+            trials = {pick}
+            for parts in {max(1, pick.parts // 2), pick.parts, 2 * pick.parts}:
+                for bp in (32, 64):
+                    for size in {64, 128}:
+                        warps = 8 if min(size, a) * min(size, b) >= 128 * 128 else 4
+                        low = max(16, min(size, pick.bo)), max(16, min(size, pick.bi))
+                        trials.add(GradTile(*low, bp, warps, 3, parts))
+            found = []
+            for tile in trials:
+                try:
+                    call = lambda t=tile: conv.weight_grad(x, up, *lists, t)  # noqa: E731
+                    found.append((device(call, 5), tile))
+                except Exception as fault:
+                    print("     ", tile, type(fault).__name__, str(fault)[:90])
+            found.sort()
+            line = {t: s for s, t in found}[pick]
+            best = ", ".join(f"{s:.4f} {tuple(t)}" for s, t in found[:3])
+            print(f"      weight gradient: {line:.4f} chosen {tuple(pick)}; {best}", flush=True)
+
+
+def main() -> None:
+    sections = {
+        name.removeprefix("section_"): call
+        for name, call in globals().items()
+        if name.startswith("section_")
+    }
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sections", nargs="*", metavar="SECTION")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--first-call", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    torch.set_num_threads(4)
+    if args.first_call:
+        first_call()
+        return
+    print(torch.cuda.get_device_name(), "torch", torch.__version__)
+    for name in args.sections or [s for s in sections if s not in ("sweep", "profile")]:
+        begin = time.perf_counter()
+        print(f"== {name}", flush=True)
+        sections[name]()
+        torch.cuda.empty_cache()
+        print(f"== {name} took {time.perf_counter() - begin:.0f} s", flush=True)
+    if args.json:
+        H.write(args.json, {"provenance": H.provenance(), "results": RESULTS})
+
+
+if __name__ == "__main__":
+    main()

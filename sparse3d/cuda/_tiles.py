@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 __all__ = ["ConvTile", "GradTile", "conv_tile", "grad_tile", "rows_a_tile"]
 
-BUSY = 396
-"""Programs that keep the multiprocessors busy: three for each of 132."""
+BUSY = 264
+"""Programs that keep the multiprocessors busy: two for each of 132."""
 
 LARGE = 1 << 17
 """Output rows from which tiles of 128 beat 64."""
@@ -63,5 +63,7 @@ def grad_tile(rows: int, taps: int, c_in: int, c_out: int, groups: int, terms: i
     """The tile of one group's weight gradient; `rows` is the most pairs that a tap has."""
     bo, bi = _power(c_out, 16, 128), _power(c_in, 16, 128)
     blocks = -(-c_out // bo) * -(-c_in // bi) * groups * taps
-    parts = max(1, min(-(-4 * BUSY // blocks), -(-rows // 512)))
+    # Wide tiles fill a multiprocessor sooner; their parts cost more memory and time to add.
+    wanted = 6 if bo * bi <= 64 * 64 else 3
+    parts = max(1, min(max(-(-wanted * BUSY // blocks), 16), -(-rows // 1024)))
     return GradTile(bo, bi, 64 if terms == 1 else 32, 8 if bo * bi >= 128 * 128 else 4, 3, parts)

@@ -13,11 +13,14 @@ from ._triton_terms import unscaled
 
 
 @triton.jit
-def finished(acc, bias, residual, row, cols, inside, width, res_row, has, act, slope):
-    """act(acc + bias + residual). has: 1 bias, 2 residual; act: 1 slope below zero, 2 sigmoid."""
-    shift = tl.load(bias + cols, mask=(cols < width) & ((has & 1) != 0), other=0.0)
+def finished(
+    acc, bias, residual, row, cols, inside, width, res_row, has, act, slope, ADD: tl.constexpr
+):
+    """act(acc + bias + residual). has: a bias; ADD: a residual; act: 1 slope below zero,
+    2 sigmoid."""
+    shift = tl.load(bias + cols, mask=(cols < width) & (has != 0), other=0.0)
     acc += shift.to(tl.float32)[None, :]
-    if (has & 2) != 0:
+    if ADD:
         at = row[:, None] * res_row + cols[None, :]
         acc += tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
     if act == 1:
@@ -67,6 +70,7 @@ def conv_tiles(
     act,
     slope,
     VECTOR: tl.constexpr,
+    ADD: tl.constexpr,
     EVEN: tl.constexpr,
     BACKWARD: tl.constexpr,
     TERMS: tl.constexpr,
@@ -161,7 +165,9 @@ def conv_tiles(
         tl.store(partial + at, acc, mask=inside)
     else:
         limit = (group + 1) * c_out
-        acc = finished(acc, bias, residual, row, channel, inside, limit, res_row, has, act, slope)
+        acc = finished(
+            acc, bias, residual, row, channel, inside, limit, res_row, has, act, slope, ADD
+        )
         at = row[:, None] * (out_row * VECTOR) + channel[None, :]
         tl.store(out + at, acc.to(out.dtype.element_ty), mask=inside)
 
@@ -181,6 +187,7 @@ def finish_splits(
     act,
     slope,
     VECTOR: tl.constexpr,
+    ADD: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
 ):
@@ -193,7 +200,7 @@ def finish_splits(
     for _ in range(split):
         acc += tl.load(partial + row[:, None] * width + cols[None, :], mask=inside, other=0.0)
         partial += rows.to(tl.int64) * width
-    acc = finished(acc, bias, residual, row, cols, inside, width, res_row, has, act, slope)
+    acc = finished(acc, bias, residual, row, cols, inside, width, res_row, has, act, slope, ADD)
     at = row[:, None] * (out_row * VECTOR) + cols[None, :]
     tl.store(out + at, acc.to(out.dtype.element_ty), mask=inside)
 
@@ -221,6 +228,7 @@ def conv_channels(
     has,
     act,
     slope,
+    ADD: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
 ):
@@ -239,6 +247,6 @@ def conv_channels(
         acc += value.to(tl.float32) * scale.to(tl.float32)[None, :]
     row = tl.load(tile_rows + tile * BM + lane).to(tl.int64)
     inside = (row >= 0)[:, None] & (cols < width)[None, :]
-    acc = finished(acc, bias, residual, row, cols, inside, width, res_row, has, act, slope)
+    acc = finished(acc, bias, residual, row, cols, inside, width, res_row, has, act, slope, ADD)
     at = row[:, None] * out_row + cols[None, :]
     tl.store(out + at, acc.to(out.dtype.element_ty), mask=inside)

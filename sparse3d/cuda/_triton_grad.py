@@ -97,13 +97,16 @@ def weight_grad_parts(
 
 @triton.jit(do_not_specialize=["parts", "taps", "c_in", "size"])
 def finish_weight_grad(partial, out, parts, taps, c_in, size, BLOCK: tl.constexpr):
-    """out[o, tap, i] = the parts of a tap added in order."""
+    """out[o, tap, i] = the parts of a tap, added eight at a time, always in the same order."""
     tap = tl.program_id(1)
     e = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    lane = tl.arange(0, 8)
     acc = tl.zeros([BLOCK], tl.float32)
     partial += tap.to(tl.int64) * parts * size
-    for _ in range(parts):
-        acc += tl.load(partial + e, mask=e < size, other=0.0)
-        partial += size
+    for first in range(0, parts, 8):
+        part = first + lane
+        at = part.to(tl.int64)[:, None] * size + e[None, :]
+        some = (part < parts)[:, None] & (e < size)[None, :]
+        acc += tl.sum(tl.load(partial + at, mask=some, other=0.0), 0)
     at = (e // c_in).to(tl.int64) * (taps * c_in) + tap * c_in + e % c_in
     tl.store(out + at, acc.to(out.dtype.element_ty), mask=e < size)

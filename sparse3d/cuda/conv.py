@@ -21,7 +21,6 @@ from ._tiles import ConvTile, GradTile, conv_tile, grad_tile
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _ACTIVATIONS = {"none": 0, "relu": 1, "leaky_relu": 1, "sigmoid": 2}
-_HAS_BIAS, _HAS_RESIDUAL = 1, 2
 _WIDE = 1 << 31
 _I32, _I64, _F32 = torch.int32, torch.int64, torch.float32
 
@@ -42,9 +41,11 @@ class _Epilogue(NamedTuple):
 
     @property
     def has(self) -> int:
-        return (0 if self.bias is None else _HAS_BIAS) | (
-            0 if self.residual is None else _HAS_RESIDUAL
-        )
+        return int(self.bias is not None)
+
+    @property
+    def adds(self) -> bool:
+        return self.residual is not None
 
     @property
     def act(self) -> int:
@@ -180,7 +181,18 @@ def _conv_variant(
 ) -> Variant:
     bias, residual = _dtypes(epilogue, out_dtype)
     even = depth % tile.bk == 0 and width % tile.bn == 0
-    constants = (step, even, backward, terms, wide, bm, tile.bn, tile.bk, tile.stages)
+    constants = (
+        step,
+        epilogue.adds,
+        even,
+        backward,
+        terms,
+        wide,
+        bm,
+        tile.bn,
+        tile.bk,
+        tile.stages,
+    )
     dtypes = (dtype, dtype, out_dtype, bias, residual, _F32, *[_I32] * 5)
     return Variant(dtypes, constants, tile.warps)
 
@@ -198,7 +210,9 @@ def _finish_splits(
     step = vector(width)
     bn = min(128, max(16, 1 << (width - 1).bit_length()))
     bm = 2048 // bn
-    variant = Variant((_F32, out.dtype, *_dtypes(epilogue, out.dtype)), (step, bm, bn), 4)
+    variant = Variant(
+        (_F32, out.dtype, *_dtypes(epilogue, out.dtype)), (step, epilogue.adds, bm, bn), 4
+    )
     tensors = (partial, out, epilogue.bias, epilogue.residual)
     scalars = (
         rows,
@@ -225,7 +239,7 @@ def _by_channels(
     scalars = (slots, width, weight.shape[1], width, width, width)
     scalars = (*scalars, epilogue.has, epilogue.act, epilogue.slope)
     grid = (tiles, -(-width // bn), 1)
-    _channels(Variant(dtypes, (bm, bn), 4), grid, tensors, scalars, x.get_device())
+    _channels(Variant(dtypes, (epilogue.adds, bm, bn), 4), grid, tensors, scalars, x.get_device())
 
 
 def weight_grad(

@@ -150,6 +150,28 @@ def exact(points: torch.Tensor, few: torch.Tensor, radius: float) -> dict[str, b
     return same
 
 
+def bench_sampling(repeats: int) -> list[dict[str, Any]]:
+    """One group a cloud, or many: what the choice in sparse3d/metal/fps.py stands on."""
+    from sparse3d.pointops.fps import fps_sample
+
+    rows = []
+    for count, copies in ((4_096, 1), (16_384, 1), (65_536, 1), (16_384, 16), (65_536, 16)):
+        points = torch.rand(count * copies, 3, device="cuda")
+        begins = torch.arange(copies) * count
+        outs = torch.arange(copies) * 1024
+        parts = [begins, begins + count, outs, outs + 1024, begins, torch.zeros_like(begins)]
+        clouds = torch.stack(parts, 1)
+        for how in ("single", "multigroup"):
+            taken = wall(
+                lambda p=points, c=clouds, n=1024 * copies, h=how: fps_sample(
+                    p, c, n, True, False, 0, h
+                ),
+                5,
+            )
+            rows.append({"row": f"FPS 1,024 of {copies} x {count:,}, {how}", "wall": taken})
+    return rows
+
+
 def bench_points(repeats: int) -> list[dict[str, Any]]:
     rows = []
     for count, side, radius in ((100_000, 10.0, 0.2), (1_000_000, 20.0, 0.2)):
@@ -198,7 +220,7 @@ def main() -> int:
     first = time.perf_counter() - begin
     print(f"first maps of this process, scene included: {first:.2f} s")
     rows = []
-    for bench in (bench_maps, bench_points):
+    for bench in (bench_maps, bench_sampling, bench_points):
         for row in bench(args.repeats):
             print(line(row), flush=True)
             rows.append(row)

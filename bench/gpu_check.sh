@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.." || exit
 out=$(realpath -m "${1:-out/gpu}")
 mkdir -p "$out"
 PYTHON=${PYTHON:-python3}
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 failed=()
 
 run() { # NAME COMMAND...: its output in OUT/NAME.log, its last lines here

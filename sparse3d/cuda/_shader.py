@@ -18,7 +18,7 @@ from . import _nvrtc
 from ._cache import Cache, key, user_folder
 from ._driver import Driver, Packed
 from ._source import KernelSource, Parameter, parse_kernels
-from ._translate import LIST, cuda_source, is_flat
+from ._translate import LIST, cuda_source, hidden
 
 _THREADS = 256
 _MOST_BLOCKS = 2**31 - 1
@@ -59,24 +59,52 @@ class Kernel:
         self.name, self.most_threads = source.name, most_threads
         self._driver, self._function, self._device = driver, function, device
         self._codes = [_code(p) for p in source.buffers]
-        self._flat = is_flat(source)
-        layout = struct.Struct("@" + "".join(self._codes) + ("" if self._flat else "II"))
+        told = hidden(source)
+        self._told_groups = "groups_x" in told
+        self._told_threads = sum(name.startswith("threads") for name in told)
+        layout = struct.Struct("@" + "".join(self._codes) + "I" * len(told))
         self._layout, self._packed = layout, Packed(layout.size)
+        self._last = struct.calcsize("@" + "".join(self._codes[:-1]) + "0I")
 
-    def launch(self, args: Sequence[Argument], count: Sequence[int], block: Sequence[int]) -> None:
-        """`count` blocks along each axis."""
+    def launch(
+        self, args: Sequence[Argument], threads: Sequence[int], block: Sequence[int]
+    ) -> None:
+        """So many threads along each of 1 to 3 axes, in blocks of `block`."""
+        packed = self._packed
+        with packed.lock:
+            blocks = self._pack(args, threads, block)
+            self._driver.launch(self._function, self._device, blocks, block, packed.extra)
+
+    def launch_each(
+        self,
+        args: Sequence[Argument],
+        values: range,
+        threads: Sequence[int],
+        block: Sequence[int],
+    ) -> None:
+        """Once for each value of the last argument; the others are packed once."""
+        packed, place = self._packed, self._last
+        with packed.lock:
+            blocks = self._pack((*args, values[0]), threads, block) if values else 0
+            for value in values:
+                struct.pack_into("I", packed.memory, place, value)
+                self._driver.launch(self._function, self._device, blocks, block, packed.extra)
+
+    def _pack(self, args: Sequence[Argument], threads: Sequence[int], block: Sequence[int]) -> int:
+        """Lays the arguments out; returns the number of blocks."""
+        count = [-(-t // b) for t, b in zip(threads, block, strict=False)]
         blocks = math.prod(count)
         if blocks > _MOST_BLOCKS:
             raise ValueError(f"{self.name}: blocks must number at most 2^31 - 1, got {blocks}")
-        grid = () if self._flat else (count[0], count[1] if len(count) > 1 else 1)
-        values, packed = self._values(args), self._packed
-        with packed.lock:
-            try:
-                self._layout.pack_into(packed.memory, 0, *values, *grid)
-            except struct.error:
-                values = self._values(self._wrapped(args))
-                self._layout.pack_into(packed.memory, 0, *values, *grid)
-            self._driver.launch(self._function, self._device, blocks, block, packed.extra)
+        grid = [count[0], count[1] if len(count) > 1 else 1] if self._told_groups else []
+        grid.extend(threads[: self._told_threads])
+        values = self._values(args)
+        try:
+            self._layout.pack_into(self._packed.memory, 0, *values, *grid)
+        except struct.error:
+            values = self._values(self._wrapped(args))
+            self._layout.pack_into(self._packed.memory, 0, *values, *grid)
+        return blocks
 
     def _values(self, args: Sequence[Any]) -> list[Any]:
         """What is packed: an address for a tensor, every entry of a list."""
@@ -127,12 +155,8 @@ class CudaLauncher:
         """As `Launcher.each`. Blocks of 256 threads, narrow where the range is narrow."""
         kernel = self._kernel(kernels, name, args)
         threads = min(_THREADS, kernel.most_threads)
-        if len(grid) == 1:
-            kernel.launch(args, (-(-grid[0] // threads),), (threads, 1, 1))
-            return
-        width = min(threads, 1 << (grid[0] - 1).bit_length())
-        height = threads // width
-        kernel.launch(args, (-(-grid[0] // width), -(-grid[1] // height)), (width, height, 1))
+        width = threads if len(grid) == 1 else min(threads, 1 << (grid[0] - 1).bit_length())
+        kernel.launch(args, grid, (width, threads // width, 1))
 
     def groups(
         self,
@@ -145,7 +169,21 @@ class CudaLauncher:
         """As `Launcher.groups`."""
         kernel = self._kernel(kernels, name, args)
         seam.refuse_large_groups(name, size, kernel.most_threads)
-        kernel.launch(args, count, (size, 1, 1))
+        kernel.launch(args, (count[0] * size, *count[1:]), (size, 1, 1))
+
+    def series(
+        self,
+        kernels: Library,
+        name: str,
+        args: tuple[Argument, ...],
+        values: range,
+        count: Sequence[int],
+        size: int,
+    ) -> None:
+        """As `Launcher.series`."""
+        kernel = self._kernel(kernels, name, args)
+        seam.refuse_large_groups(name, size, kernel.most_threads)
+        kernel.launch_each(args, values, (count[0] * size, *count[1:]), (size, 1, 1))
 
     def has_bfloat(self) -> bool:
         """The dialect brings its own."""

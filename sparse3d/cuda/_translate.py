@@ -65,13 +65,23 @@ def _built_in(p: Parameter, kind: str, flat: bool) -> str:
     return f"({kind})metal::msl_attr({number}, 0{groups})"
 
 
-def is_flat(kernel: KernelSource) -> bool:
-    """Whether a kernel knows one axis only; others are told their grid, see `cuda_source`."""
-    return not any(p.type.strip()[-1] in "23" for p in kernel.parameters if not p.indirection)
+def hidden(kernel: KernelSource) -> tuple[str, ...]:
+    """What an entry gets after the kernel's own arguments, each a uint.
+
+    Blocks are launched along x alone, which takes 2^31 - 1 of them where y takes 65,535: a kernel
+    of more than one axis is told the threadgroups along x and y. Metal launches exactly the threads
+    asked for: a kernel that knows its place among them is told how many they are.
+    """
+    flat = not any(p.type.strip()[-1] in "23" for p in kernel.parameters if not p.indirection)
+    placed = any(p.attribute == "thread_position_in_grid" for p in kernel.parameters)
+    groups = () if flat else ("groups_x", "groups_y")
+    threads = ("threads_x",) if flat else ("threads_x", "threads_y")
+    return groups + (threads if placed else ())
 
 
 def _entry(kernel: KernelSource) -> str:
-    signature, call, flat = {}, [], is_flat(kernel)
+    signature, call, extra = {}, [], hidden(kernel)
+    flat = "groups_x" not in extra
     for p in kernel.parameters:
         kind = ADDRESS_SPACES.sub("", p.type).strip()
         if p.indirection:
@@ -79,20 +89,25 @@ def _entry(kernel: KernelSource) -> str:
             call.append(how)
         else:
             call.append(_built_in(p, kind, flat))
-    declared = [signature[i] for i in sorted(signature)]
-    declared += [] if flat else ["uint msl_groups_x", "uint msl_groups_y"]
+    declared = [signature[i] for i in sorted(signature)] + [f"uint msl_{name}" for name in extra]
+    position = ATTRIBUTES.index("thread_position_in_grid")
+    groups = "" if flat else ", msl_groups_x, msl_groups_y"
+    beyond = "".join(
+        f"if (metal::msl_attr({position}, {axis}{groups}) >= msl_threads_{name}) return; "
+        for axis, name in enumerate("xy")
+        if f"threads_{name}" in extra
+    )
     return (
         f'extern "C" __global__ void {kernel.name}_entry({", ".join(declared)}) '
-        f"{{ {kernel.name}({', '.join(call)}); }}"
+        f"{{ {beyond}{kernel.name}({', '.join(call)}); }}"
     )
 
 
 def cuda_source(text: str, kernels: list[KernelSource]) -> str:
     """The same kernels as CUDA that includes nothing, one `__global__` entry each.
 
-    `NAME_entry` takes pointers, scalars and lists by value in buffer order. Blocks are launched
-    along x alone, which takes 2^31 - 1 of them where y takes 65,535; a kernel of more than one
-    axis gets the threadgroups along x and y as two more arguments.
+    `NAME_entry` takes pointers, scalars and lists by value in buffer order, then what `hidden`
+    names.
     """
     body = re.sub(r"^\s*#\s*include\s*<[^>\n]*>", "", text, flags=re.MULTILINE)
     entries = "\n".join(_entry(kernel) for kernel in kernels)

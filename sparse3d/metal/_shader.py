@@ -67,6 +67,17 @@ class Launcher(Protocol):
     ) -> None:
         """`count` threadgroups (1 to 3 axes) of `size` threads in a row."""
 
+    def series(
+        self,
+        kernels: Library,
+        name: str,
+        args: tuple[Argument, ...],
+        values: range,
+        count: Sequence[int],
+        size: int,
+    ) -> None:
+        """As `groups`, once for each value, which is the kernel's last argument."""
+
     def has_bfloat(self) -> bool:
         """Whether its compiler takes bfloat."""
 
@@ -115,6 +126,19 @@ class MetalLauncher:
         grid = (count[0] * size, *count[1:])
         checked = (self._checked(name, a) for a in args)
         kernel(*checked, threads=grid, group_size=(size, *ones))
+
+    def series(
+        self,
+        kernels: Library,
+        name: str,
+        args: tuple[Argument, ...],
+        values: range,
+        count: Sequence[int],
+        size: int,
+    ) -> None:
+        """As `Launcher.series`."""
+        for value in values:
+            self.groups(kernels, name, (*args, value), count, size)
 
     def has_bfloat(self) -> bool:
         """Whether this GPU's compiler takes bfloat (MSL 3.1 and Apple7 or later)."""
@@ -252,6 +276,20 @@ def groups(kernels: Library, name: str, *args: Argument, count: Sequence[int], s
     """Launches `count` threadgroups (1 to 3 axes) of `size` threads in a row."""
     if min(count) > 0:
         _launcher_for(args).groups(kernels, name, args, count, size)
+
+
+def series(
+    kernels: Library,
+    name: str,
+    *args: Argument,
+    values: range,
+    count: Sequence[int],
+    size: int,
+) -> None:
+    """As `groups`, once for each value, which is the kernel's last argument. The other arguments
+    are looked at once."""
+    if min(count) > 0:
+        _launcher_for(args).series(kernels, name, args, values, count, size)
 
 
 def spans(count: int, macs_each: int) -> list[tuple[int, int]]:

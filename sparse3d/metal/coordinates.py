@@ -1,6 +1,6 @@
 """Coordinate table, look-up and unique rows on Metal."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -46,35 +46,25 @@ def _lookup(coords: torch.Tensor, table: torch.Tensor, queries: torch.Tensor) ->
     return rows
 
 
-class BatchOrder(NamedTuple):
-    """Whether the batch column falls somewhere, and the range of its ids."""
-
-    falls: bool
-    lowest: int
-    highest: int
-
-
-def batch_order(coords: torch.Tensor) -> BatchOrder:
-    """Reads the batch column of at least one row."""
-    start = [0, _INT32_MAX, -_INT32_MAX - 1]
+def _batch_range(coords: torch.Tensor) -> tuple[int, int]:
+    """Lowest and highest batch id of at least one row."""
+    start = [_INT32_MAX, -_INT32_MAX - 1]
     status = torch.tensor(start, dtype=torch.int32, device=coords.device)
     n = coords.shape[0]
     kernels = kernels_for("coordinates", coords.shape[1])
     # Whole simdgroups: their lanes reduce together.
-    _shader.each(kernels, "sp_batch_order", coords, status, n, threads=-(-n // 32) * 32)
-    falls, lowest, highest = status.tolist()
-    return BatchOrder(bool(falls), lowest, highest)
+    _shader.each(kernels, "sp_batch_range", coords, status, n, threads=-(-n // 32) * 32)
+    lowest, highest = status.tolist()
+    return lowest, highest
 
 
-def by_batch(
-    coords: torch.Tensor, rows: torch.Tensor, place: torch.Tensor, order: BatchOrder
-) -> torch.Tensor:
+def by_batch(coords: torch.Tensor, rows: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
     """`rows` stably sorted by batch id, and `place[row]` brought up to date in the same way."""
-    n = rows.numel()
+    n, (lowest, highest) = rows.numel(), _batch_range(coords)
     keys = torch.empty_like(rows)
     kernels = kernels_for("coordinates", coords.shape[1])
-    _shader.each(kernels, "sp_batch_keys", coords, rows, keys, n, order.lowest, threads=n)
-    _, moved = _scan.sort(keys, (order.highest - order.lowest).bit_length())
+    _shader.each(kernels, "sp_batch_keys", coords, rows, keys, n, lowest, threads=n)
+    _, moved = _scan.sort(keys, (highest - lowest).bit_length())
     first = torch.empty_like(rows)
     _shader.each(kernels, "sp_place", rows, moved, first, place, n, threads=n)
     return first
@@ -86,11 +76,9 @@ def distinct(
     """(first row of each distinct coordinate, owner of each row, place of each owner), all
     int32."""
     owner = _lookup(coords, table, coords)
-    first, place = _scan.owners(owner)
-    if len(coords):
-        order = batch_order(coords)
-        if order.falls:
-            first = by_batch(coords, first, place, order)
+    first, place, falls = _scan.owners(owner, coords)
+    if falls:
+        first = by_batch(coords, first, place)
     return first, owner, place
 
 

@@ -11,7 +11,10 @@ from . import _shader
 from ._clouds import float_points, table
 
 _THREADS = 256
-_CHUNK = 4096
+_CHUNK = 1024
+_MOST_PARTS = 256
+"""Every group of a launch reads what all groups of the one before left."""
+
 _SINGLE_WORK = 1 << 27
 """Points times samples of a cloud above which one group would hold the GPU too long in one launch.
 A guess from the M1's arithmetic (about 0.2 s): no Mac ran it."""
@@ -52,18 +55,20 @@ def _fps_sample(
 def _large(
     kernels: Any, points: torch.Tensor, count: int, start: int, rule: tuple[int, int, int]
 ) -> torch.Tensor:
-    """Rows of one cloud, -1 after its last point: two launches a sample."""
+    """Rows of one cloud, -1 after its last point: a launch a sample."""
     points = _shader.packed(points)
     n, dim = points.shape
-    parts = -(-n // _CHUNK)
-    chosen = torch.full((count,), -1, dtype=torch.int32, device=points.device)
-    chosen[0] = start
+    chunk = max(_CHUNK, -(-n // (_MOST_PARTS * _THREADS)) * _THREADS)
+    parts = -(-n // chunk)
+    chosen = torch.full((count,), start, dtype=torch.int32, device=points.device)
+    if count == 1:
+        return chosen
     best = points.new_empty(n)
-    part_best = points.new_empty(parts)
-    part_rank = torch.empty(parts, dtype=torch.int32, device=points.device)
-    for out in range(1, count):
-        step = (points, best, chosen, part_best, part_rank, n, dim, *rule, out, _CHUNK)
-        _shader.groups(kernels, "sp_fps_step", *step, count=(parts,), size=_THREADS)
-        pick = (part_best, part_rank, chosen, parts, rule[2], n, out)
-        _shader.groups(kernels, "sp_fps_pick", *pick, count=(1,), size=32)
+    part_best = points.new_empty(2 * parts)
+    part_rank = torch.empty(2 * parts, dtype=torch.int32, device=points.device)
+    step = (points, best, chosen, part_best, part_rank, n, dim, *rule, chunk)
+    samples = range(1, count)
+    _shader.series(kernels, "sp_fps_step", *step, values=samples, count=(parts,), size=_THREADS)
+    pick = (part_best, part_rank, chosen, parts, rule[2], n, count - 1)
+    _shader.groups(kernels, "sp_fps_pick", *pick, count=(1,), size=32)
     return chosen

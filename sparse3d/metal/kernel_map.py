@@ -17,8 +17,11 @@ from . import _scan, _shader
 from . import coordinates as sites
 
 
-def _neighbours(taps: int, rows: int, device: torch.device) -> torch.Tensor:
+def _neighbours(taps: int, rows: int, device: torch.device, *, empty: bool = False) -> torch.Tensor:
+    """A neighbour table without neighbours; `empty` leaves that to a kernel that writes it all."""
     _shader.rows_fit("taps times rows", taps * rows)
+    if empty:
+        return torch.empty((taps, rows), dtype=torch.int32, device=device)
     return torch.full((taps, rows), -1, dtype=torch.int32, device=device)
 
 
@@ -55,7 +58,7 @@ def _given(
     dilation: list[int],
 ) -> Pairs:
     out_coords, m, taps = out_coords.contiguous(), out_coords.shape[0], math.prod(kernel_size)
-    found = _neighbours(taps, m, coords.device)
+    found = _neighbours(taps, m, coords.device, empty=True)
     kernels = sites.kernels_for("kernel_map", coords.shape[1])
     geometry = (kernel_size, stride, padding, dilation)
     arguments = (coords.contiguous(), table, out_coords, found, m, len(table) - 1, taps)
@@ -124,19 +127,15 @@ def _footprint(
     )
     _shader.each(kernels, "sp_footprint_insert", coords, table, *where, threads=candidates)
     _shader.each(kernels, "sp_footprint_owner", coords, table, owner, *where, threads=candidates)
-    first, place = _scan.owners(owner)
+    first, place, falls = _scan.owners(owner, coords)
     created = _created(kernels, coords, first, taps, geometry, transposed)
-    if len(created):
-        order = sites.batch_order(created)
-        if order.falls:
-            # The rows to sort are 0, 1, ...: `moved` lists former numbers, `number` is its inverse.
-            rows = torch.arange(len(first), dtype=torch.int32, device=coords.device)
-            number = torch.empty_like(rows)
-            moved = sites.by_batch(created, rows, number, order)
-            created = sites.gather_rows(created, moved)
-            _shader.each(
-                kernels, "sp_renumber", first, number, place, len(first), threads=len(first)
-            )
+    if falls and len(created):
+        # The rows to sort are 0, 1, ...: `moved` lists former numbers, `number` is its inverse.
+        rows = torch.arange(len(first), dtype=torch.int32, device=coords.device)
+        number = torch.empty_like(rows)
+        moved = sites.by_batch(created, rows, number)
+        created = sites.gather_rows(created, moved)
+        _shader.each(kernels, "sp_renumber", first, number, place, len(first), threads=len(first))
     return created, *_footprint_pairs(kernels, owner, place, len(created), taps)
 
 
@@ -161,17 +160,18 @@ def _footprint_pairs(
 ) -> Pairs:
     candidates = owner.numel()
     found = _neighbours(taps, m, owner.device)
-    repeats = torch.zeros(1, dtype=torch.int32, device=owner.device)
     if m == 0:
         return _scan.pairs(found)
-    _shader.each(
-        kernels,
-        "sp_footprint_pairs",
-        *(owner, place, found, repeats, candidates, m, taps),
-        threads=candidates,
-    )
-    if int(repeats) == 0:
-        return _scan.pairs(found)
+    # Splits, and in the low half of one entry more the repeats: the host reads both at once.
+    marks = torch.zeros(taps + 2, dtype=torch.int64, device=owner.device)
+    repeats = marks.view(torch.int32)[-2:-1]
+    arguments = (owner, place, found, repeats, candidates, m, taps)
+    _shader.each(kernels, "sp_footprint_pairs", *arguments, threads=candidates)
+    offsets = _scan.count_pairs(found, marks)
+    marks = marks.cpu()
+    if int(marks[-1]) == 0:
+        splits = marks[:-1].clone()
+        return *_scan.compact_pairs(found, offsets, splits), splits
     return _repeated_pairs(kernels, owner, place, m, taps)
 
 

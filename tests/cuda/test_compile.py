@@ -9,7 +9,7 @@ import pytest
 from sparse3d import _registry
 from sparse3d.cuda import _nvrtc
 from sparse3d.cuda._source import KernelSource, parse_kernels
-from sparse3d.cuda._translate import LIST, cuda_source, is_flat
+from sparse3d.cuda._translate import LIST, cuda_source, hidden
 from sparse3d.metal import _shader
 
 NVCC = shutil.which("nvcc")
@@ -104,12 +104,26 @@ kernel void k(device const float* x [[buffer(0)]], constant uint& n [[buffer(1)]
 def test_entries_take_scalars_and_lists_by_value() -> None:
     made = cuda_source(FLAT, [kernel(FLAT)])
     listed = f"const __grid_constant__ metal::msl_list<long, {LIST}> sizes"
-    assert f"k_entry(const float* x, uint n, {listed})" in made
+    assert f"k_entry(const float* x, uint n, {listed}, uint msl_threads_x)" in made
     assert "#include" not in made.split("extern")[-1]
-    assert is_flat(kernel(FLAT))
 
 
-def test_kernels_of_two_axes_are_told_their_grid() -> None:
-    wide = FLAT.replace("uint i", "uint2 i")
-    assert not is_flat(kernel(wide))
-    assert "uint msl_groups_x, uint msl_groups_y)" in cuda_source(wide, [kernel(wide)])
+@pytest.mark.parametrize(
+    ("built_in", "told"),
+    [
+        ("uint i [[threadgroup_position_in_grid]]", ()),
+        ("uint i [[thread_position_in_grid]]", ("threads_x",)),
+        ("uint2 i [[threadgroup_position_in_grid]]", ("groups_x", "groups_y")),
+        (
+            "uint2 i [[thread_position_in_grid]]",
+            ("groups_x", "groups_y", "threads_x", "threads_y"),
+        ),
+    ],
+)
+def test_kernels_are_told_their_grid(built_in: str, told: tuple[str, ...]) -> None:
+    """A thread beyond what was asked for must return: Metal has none, and kernels do not look."""
+    text = FLAT.replace("uint i [[thread_position_in_grid]]", built_in)
+    assert hidden(kernel(text)) == told
+    made = cuda_source(text, [kernel(text)])
+    for name in ("threads_x", "threads_y"):
+        assert (f">= msl_{name}) return;" in made) == (name in told)

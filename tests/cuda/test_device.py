@@ -39,12 +39,17 @@ def _gpu() -> Iterator[None]:
 
 
 def to_gpu(op: Op, args: Any) -> list[Any]:
-    """Arguments on the GPU, but those that lie on the CPU by contract."""
+    """Arguments on the GPU, but those that lie on the CPU by contract; tables are made anew, since
+    backends have layouts of their own."""
     names = [argument.name for argument in op.overload._schema.arguments]
-    return [
+    moved = [
         a.cuda() if isinstance(a, torch.Tensor) and n not in HOST else a
         for n, a in zip(names, args, strict=True)
     ]
+    if "table" in names:
+        with _registry.force("cuda"):
+            moved[names.index("table")] = build_table(moved[names.index("coords")])
+    return moved
 
 
 def cloud(rows: int, seed: int = 0, batches: int = 2) -> torch.Tensor:

@@ -48,11 +48,12 @@ def kernel(text: str = MIXED, most: int = 1024) -> tuple[_shader.Kernel, Written
 def test_arguments_lie_as_c_lays_them() -> None:
     k, driver = kernel()
     x, rows = torch.zeros(4), torch.zeros(3, dtype=torch.int32)
-    k.launch((x, 4, 0.5, rows, -3, [7, 8, 9]), (2,), (256, 1, 1))
+    k.launch((x, 4, 0.5, rows, -3, [7, 8, 9]), (500,), (256, 1, 1))
     raw = k._packed.memory.raw
-    assert len(raw) == 8 + 4 + 4 + 8 + 8 + 8 * LIST
+    assert len(raw) == 8 + 4 + 4 + 8 + 8 + 8 * LIST + 4
     assert struct.unpack_from("@PIfPi", raw) == (x.data_ptr(), 4, 0.5, rows.data_ptr(), -3)
     assert struct.unpack_from(f"@{LIST}q", raw, 32) == (7, 8, 9) + (0,) * (LIST - 3)
+    assert struct.unpack_from("@I", raw, len(raw) - 4) == (500,)
     assert driver.launches == [(2, (256, 1, 1))]
 
 
@@ -94,16 +95,40 @@ WIDE = (
 DEEP = WIDE.replace("uint2", "uint3")
 
 
+def test_a_series_changes_the_last_argument_alone() -> None:
+    text = (
+        HEAD
+        + """kernel void k(device float* x [[buffer(0)]], constant long* sizes [[buffer(1)]],
+    constant uint& out [[buffer(2)]], uint i [[thread_position_in_grid]]) {}
+"""
+    )
+    k, driver = kernel(text)
+    seen: list[bytes] = []
+    driver.launch = lambda *_: seen.append(k._packed.memory.raw)  # type: ignore[method-assign]
+    k.launch_each((torch.zeros(4), [7]), range(1, 4), (96,), (32, 1, 1))
+    place = 8 + 8 * LIST
+    assert [struct.unpack_from("@II", raw, place) for raw in seen] == [(i, 96) for i in (1, 2, 3)]
+    assert len({raw[:place] for raw in seen}) == 1
+    k.launch_each((torch.zeros(4), [7]), range(1, 1), (96,), (32, 1, 1))
+    assert len(seen) == 3
+
+
+def test_tensors_of_another_device_are_refused() -> None:
+    k = _shader.Kernel(Written(), 7, 1024, 0, parse_kernels(WIDE)[0])
+    with pytest.raises(TypeError, match="k: tensors must be on cuda:0, got cpu"):
+        k.launch((torch.zeros(1),), (1, 1), (32, 1, 1))
+
+
 def test_more_than_one_axis_is_numbered_along_x() -> None:
     """CUDA takes 65,535 blocks along y; rows are more."""
     for text, count in ((WIDE, (3, 100_000)), (DEEP, (3, 5, 70_000))):
         k, driver = kernel(text)
-        k.launch((torch.zeros(1),), count, (128, 1, 1))
+        k.launch((torch.zeros(1),), (128 * count[0], *count[1:]), (128, 1, 1))
         blocks = count[0] * count[1] * (count[2] if len(count) > 2 else 1)
         assert driver.launches == [(blocks, (128, 1, 1))]
         assert struct.unpack_from("@PII", k._packed.memory.raw)[1:] == count[:2]
     with pytest.raises(ValueError, match="blocks must number at most 2\\^31 - 1"):
-        k.launch((torch.zeros(1),), (2**16, 2**16, 1), (128, 1, 1))
+        k.launch((torch.zeros(1),), (2**16, 2**16, 1), (1, 1, 1))
 
 
 class Everything(_shader.CudaLauncher):
@@ -130,11 +155,12 @@ def test_narrow_ranges_get_narrow_blocks(
     grid: tuple[int, int], blocks: int, block: tuple[int, int, int]
 ) -> None:
     """Every element of the range has a thread."""
-    k, driver = kernel(WIDE)
+    k, driver = kernel(WIDE.replace("threadgroup_position", "thread_position"))
     Everything(k).each(seam.library("scan"), "k", (torch.zeros(1),), grid)
     assert driver.launches == [(blocks, block)]
-    across = -(-grid[0] // block[0]) * -(-grid[1] // block[1])
-    assert across == blocks
+    across = [-(-grid[0] // block[0]), -(-grid[1] // block[1])]
+    assert across[0] * across[1] == blocks
+    assert struct.unpack_from("@PIIII", k._packed.memory.raw)[1:] == (*across, *grid)
 
 
 def test_one_axis_is_cut_into_blocks_of_256() -> None:

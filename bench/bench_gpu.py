@@ -120,16 +120,17 @@ class Scans:
 
 
 def net_for(dtype: torch.dtype) -> nn.Module:
-    net = network(spnn).cuda().eval()
-    for module in net.modules():  # statistics as a trained net has: not the identity
+    """MinkUNet42 with the statistics of the scan, folded for inference."""
+    net = network(spnn).cuda().train()
+    for module in net.modules():
         if isinstance(module, nn.BatchNorm1d):
-            nn.init.uniform_(module.weight, 0.5, 1.5)
-            nn.init.normal_(module.bias, 0, 0.1)
-            nn.init.uniform_(module.running_var, 0.02, 0.1)
-    return spnn.fuse(net).to(dtype)
+            module.momentum = None  # the mean over all batches: of one, its own statistics
+    with torch.no_grad():
+        net(Scans(1, torch.float32).next())
+    return spnn.fuse(net.eval()).to(dtype)
 
 
-def error(net: nn.Module, x: SparseConvTensor) -> float:
+def error(run: Callable[..., Any], net: nn.Module, x: SparseConvTensor) -> float:
     """Of the net's output from the same net in float64 by the reference."""
     import copy
 
@@ -137,7 +138,7 @@ def error(net: nn.Module, x: SparseConvTensor) -> float:
 
     exact = copy.deepcopy(net).double()
     with torch.no_grad():
-        ours = net(x)
+        ours = run(x)
         with _registry.force("reference"):
             theirs = exact(
                 SparseConvTensor(
@@ -157,31 +158,39 @@ def section_net() -> None:
         for kind in ("fp16", "fp32"):
             scans, net = Scans(batch, KINDS[kind]), net_for(KINDS[kind])
             with torch.no_grad():
-                name = f"MinkUNet42 {kind} batch {batch}"
-                bound = bounds[kind, batch]
-                note(f"{name}, fresh coordinates, wall", wall(lambda: net(scans.next())), bound)
-                note(
-                    f"{name}, the same with the input checked", wall(lambda: net(scans.next(True)))
-                )
-                x = scans.next()
-                spnn.prepare(net, x)
-                maps = wall(lambda: spnn.prepare(net, scans.next()))
-                note(f"{name}, maps and plans alone (training's too), wall", maps)
-                net(x)
-                note(f"{name}, warm maps, wall", wall(lambda: net(x)))
-                note(f"{name}, warm maps, host", host(lambda: net(x)))
-                note(f"{name}, warm maps, graph replay", device(lambda: net(x), 1))
-                if (batch, kind) != (4, "fp32"):
-                    count, spent, rows = launches(lambda: net(scans.next()))
-                    note(f"{name}, launches a forward", count, None, "")
-                    note(f"{name}, device time of those", spent / 1e3)
-                    for key, times, micro in rows[:14]:
-                        print(f"      {key[:70]:70} x{times:<4} {micro:8.0f} us")
-                if batch == 1:
-                    limit = 1e-5 if kind == "fp32" else 2e-3
-                    note(f"{name}, error from float64", error(net, x), limit, "")
-                    same = torch.equal(net(x), net(x))
-                    print(f"{name}: same bytes twice {same}")
+                one_net(f"MinkUNet42 {kind} batch {batch}", scans, net, kind, bounds[kind, batch])
+
+
+def one_net(name: str, scans: Scans, net: nn.Module, kind: str, bound: float) -> None:
+    begin = time.perf_counter()
+    ready = spnn.capture(net, scans.next(), room=1.1)
+    note(f"{name}, capture", time.perf_counter() - begin, None, "s")
+    note(f"{name}, captured, fresh coordinates, wall", wall(lambda: ready(scans.next())), bound)
+    note(f"{name}, captured, the input checked too, wall", wall(lambda: ready(scans.next(True))))
+    note(f"{name}, captured, host until it waits", host(lambda: ready.graph.replay()))
+    note(f"{name}, captured, replay alone", wall(lambda: ready.graph.replay()))
+    kernels(f"{name}, captured", lambda: ready(scans.next()), 24)
+    note(f"{name}, layer by layer, fresh coordinates, wall", wall(lambda: net(scans.next())), bound)
+    x = scans.next()
+    net(x)
+    note(f"{name}, layer by layer, warm maps, wall", wall(lambda: net(x)))
+    note(f"{name}, layer by layer, warm maps, host", host(lambda: net(x)))
+    note(f"{name}, feature path over warm maps, graph replay", device(lambda: net(x), 1))
+    if scans.batch == 1:
+        kernels(f"{name}, layer by layer", lambda: net(scans.next()), 12)
+        limit = 1e-5 if kind == "fp32" else 2e-3
+        note(f"{name}, error from float64", error(net, net, x), limit, "")
+        note(f"{name}, captured, error from float64", error(ready, net, x), limit, "")
+        print(f"{name}: same bytes twice {torch.equal(net(x), net(x))}, "
+              f"captured {torch.equal(ready(x), ready(x))}")  # fmt: skip
+
+
+def kernels(name: str, call: Callable[[], Any], lines: int) -> None:
+    count, spent, rows = launches(call)
+    note(f"{name}, launches", count, None, "")
+    note(f"{name}, device time of those", spent / 1e3)
+    for key, times, micro in rows[:lines]:
+        print(f"      {key[:70]:70} x{times:<4} {micro:8.0f} us")
 
 
 def section_maps() -> None:
@@ -228,6 +237,10 @@ def layer_lines(
         spent = device(lambda: layer(x))
         note(f"{name}, forward, device", spent, bounds.get("device"))
         note(f"{name}, forward, useful", flop / spent / 1e9, None, "TF")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            layer(x)
+        note(f"{name}, forward, in a CUDA graph, wall", wall(graph.replay), bounds.get("wall"))
     leaf = x.replace_feature(x.features.clone().requires_grad_())
     up = torch.randn(len(coords), width, device="cuda", dtype=dtype)
     wanted = [leaf.features, layer.weight]
@@ -272,11 +285,7 @@ def section_train() -> None:
         name = f"MinkUNet42 training step, AMP, batch {batch}"
         note(f"{name}, fresh coordinates, wall", wall(step, 20), bound)
         note(f"{name}, host", host(step))
-        count, spent, rows = launches(step)
-        note(f"{name}, launches", count, None, "")
-        note(f"{name}, device time of those", spent / 1e3)
-        for key, times, micro in rows[:16]:
-            print(f"      {key[:70]:70} x{times:<4} {micro:8.0f} us")
+        kernels(name, step, 16)
 
 
 def section_memory() -> None:

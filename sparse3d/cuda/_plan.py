@@ -19,7 +19,8 @@ from ._tiles import rows_a_tile
 __all__ = ["Plan", "make", "tiles_of"]
 
 _BLOCK = 256
-_INT32_BITS, _INT64_BITS = 31, 63
+_BITS = {torch.uint8: 8, torch.int32: 31, torch.int64: 63}
+"""Key types and their bits: a radix sort takes a pass for every 8."""
 
 _enter = Launcher(kernels.enter_pairs, 3)
 _keys = Launcher(kernels.row_keys, 2)
@@ -27,7 +28,7 @@ _build = Launcher(kernels.build_tiles, 3)
 
 _I32, _I64 = torch.int32, torch.int64
 _ENTER = Variant((_I32, _I32, _I64, _I32), (_BLOCK,), 4)
-_KEYS = {dtype: Variant((_I32, _I32, dtype), (_BLOCK,), 4) for dtype in (torch.int32, torch.int64)}
+_KEYS = {dtype: Variant((_I32, _I32, dtype), (_BLOCK,), 4) for dtype in _BITS}
 _BUILD = {bm: Variant((_I32, _I64, _I32, _I32, _I32, _I32), (bm,), bm // 32) for bm in (64, 128)}
 
 
@@ -106,8 +107,8 @@ def tiles_of(table: torch.Tensor, bounds: torch.Tensor, taps: int) -> Plan:
         bounds,
     )
     if rows:
-        wide = slots > _INT32_BITS
-        keys = torch.empty(rows, dtype=torch.int64 if wide else torch.int32, device=device)
+        kind = next((t for t, bits in _BITS.items() if slots <= bits), torch.int64)
+        keys = torch.empty(rows, dtype=kind, device=device)
         rank = ranks(slots, device)
         grid = (-(-rows // _BLOCK), 1, 1)
         _keys(_KEYS[keys.dtype], grid, (table, rank, keys), (rows, slots), index)
@@ -126,9 +127,15 @@ def ranks(slots: int, device: torch.device) -> torch.Tensor:
     if slots == 27:
         far = sum((rank // step % 3 - 1).abs() for step in (9, 3, 1))
         rank[torch.argsort(torch.as_tensor(far), stable=True)] = torch.arange(slots)
-    elif slots > _INT64_BITS:
-        rank = rank * _INT64_BITS // slots
+    elif slots > _BITS[torch.int64]:
+        rank = rank * _BITS[torch.int64] // slots
     return rank.int().to(device)
+
+
+def is_identity(src: torch.Tensor, dst: torch.Tensor, taps: int, num_in: int, num_out: int) -> bool:
+    """Whether one tap pairs every row with itself: such a map is one tensor twice."""
+    rows = src.shape[0]
+    return taps == 1 and rows == num_in == num_out and src.data_ptr() == dst.data_ptr()
 
 
 @conv_plan.kernel("cuda")
@@ -141,4 +148,10 @@ def _conv_plan(
     mirrored: bool,
     distinct: bool = False,
 ) -> list[torch.Tensor]:
+    taps = splits.shape[0] - 1
+    if src.ndim == 2:
+        bounds = torch.zeros(taps + 1, dtype=torch.int64, device=src.device)
+        return list(tiles_of(src, bounds, taps))
+    if is_identity(src, dst, taps, num_in, num_out):
+        return []
     return list(make(src.contiguous(), dst.contiguous(), splits, num_out, mirrored or distinct))

@@ -29,7 +29,7 @@ def row_keys(table, rank, keys, rows, taps, BLOCK: tl.constexpr):
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = row < rows
     at = row.to(tl.int64) * taps
-    word = tl.zeros([BLOCK], keys.dtype.element_ty)
+    word = tl.zeros([BLOCK], tl.int64 if keys.dtype.element_ty == tl.int64 else tl.int32)
     for t in range(taps):
         present = tl.load(table + at + t, mask=inside, other=-1) >= 0
         word |= present.to(word.dtype) << tl.load(rank + t)
@@ -40,7 +40,7 @@ def row_keys(table, rank, keys, rows, taps, BLOCK: tl.constexpr):
     word ^= word >> 16
     if keys.dtype.element_ty == tl.int64:
         word ^= word >> 32
-    tl.store(keys + row, word, mask=inside)
+    tl.store(keys + row, word.to(keys.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows", "taps", "slots"])

@@ -289,6 +289,23 @@ def _takes(first: torch.Tensor, second: torch.Tensor, *_: Any) -> bool:
     return first.dtype in _DTYPES and first.dtype == second.dtype
 
 
+def _pointwise(
+    rows: torch.Tensor, matrix: torch.Tensor, epilogue: _Epilogue = _PLAIN
+) -> torch.Tensor:
+    """One tap that pairs every row with itself is a dense product."""
+    bias = None if epilogue.bias is None else epilogue.bias.to(rows.dtype)
+    out = torch.nn.functional.linear(rows, matrix, bias)
+    if epilogue.residual is not None:
+        out += epilogue.residual
+    if epilogue.activation == "relu":
+        out = out.relu_()
+    elif epilogue.activation == "leaky_relu":
+        out = torch.nn.functional.leaky_relu_(out, epilogue.alpha)
+    elif epilogue.activation == "sigmoid":
+        out = out.sigmoid_()
+    return out
+
+
 def _made(
     plan: list[torch.Tensor],
     src: torch.Tensor,
@@ -313,6 +330,8 @@ def _forward(
     num_out: int,
     groups: int,
 ) -> torch.Tensor:
+    if groups == 1 and _plan.is_identity(src, dst, weight.shape[1], features.shape[0], num_out):
+        return _pointwise(features, weight[:, 0])
     return run(features, weight, _made(plan, src, dst, splits, num_out), num_out, groups)
 
 
@@ -328,6 +347,8 @@ def _input_grad(
     num_in: int,
     groups: int,
 ) -> torch.Tensor:
+    if groups == 1 and _plan.is_identity(src, dst, weight.shape[1], grad.shape[0], num_in):
+        return _pointwise(grad, weight[:, 0].t())
     made = _made(plan, dst, src, splits, num_in)
     return run(grad, weight, made, num_in, groups, backward=True)
 
@@ -347,8 +368,10 @@ def _fused(
     activation: str,
     alpha: float,
 ) -> torch.Tensor:
-    made = _made(plan, src, dst, splits, num_out)
     epilogue = _Epilogue(bias, residual, activation, alpha)
+    if groups == 1 and _plan.is_identity(src, dst, weight.shape[1], features.shape[0], num_out):
+        return _pointwise(features, weight[:, 0], epilogue)
+    made = _made(plan, src, dst, splits, num_out)
     return run(features, weight, made, num_out, groups, epilogue=epilogue)
 
 

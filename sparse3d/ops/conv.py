@@ -213,7 +213,8 @@ def _plan_reference(
     distinct: bool = False,
 ) -> Plan:
     """The reference needs no plan. `distinct`: no two pairs of a tap share a row, on either
-    side."""
+    side. A backend may take a neighbour table [M, K] for `src`, -1 where there is no pair; it then
+    reads no `dst` and of `splits` the length only."""
     return []
 
 

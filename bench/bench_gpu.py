@@ -10,6 +10,7 @@ median; the coordinates of every call are fresh where a line says so. Device: re
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import statistics
@@ -28,7 +29,7 @@ from bench_cpu import network
 from torch import nn
 
 import sparse3d.nn as spnn
-from sparse3d import SparseConvTensor
+from sparse3d import SparseConvTensor, _registry
 
 KINDS = {"fp16": torch.float16, "fp32": torch.float32, "bf16": torch.bfloat16}
 RESULTS: dict[str, Any] = {}
@@ -120,22 +121,19 @@ class Scans:
 
 
 def net_for(dtype: torch.dtype) -> nn.Module:
-    """MinkUNet42 with the statistics of the scan, folded for inference."""
-    net = network(spnn).cuda().train()
+    """MinkUNet42 for inference, with weights that keep the size of what passes."""
+    net = network(spnn).cuda().eval()
     for module in net.modules():
+        if isinstance(module, spnn.SparseConvolution):
+            fan = module.weight[0].numel()
+            module.set_kernel(torch.randn_like(module.weight) * (2 / fan) ** 0.5)
         if isinstance(module, nn.BatchNorm1d):
-            module.momentum = None  # the mean over all batches: of one, its own statistics
-    with torch.no_grad():
-        net(Scans(1, torch.float32).next())
-    return spnn.fuse(net.eval()).to(dtype)
+            nn.init.normal_(module.bias, 0, 0.1)
+    return spnn.fuse(net).to(dtype)
 
 
 def error(run: Callable[..., Any], net: nn.Module, x: SparseConvTensor) -> float:
     """Of the net's output from the same net in float64 by the reference."""
-    import copy
-
-    from sparse3d import _registry
-
     exact = copy.deepcopy(net).double()
     with torch.no_grad():
         ours = run(x)
@@ -181,6 +179,8 @@ def one_net(name: str, scans: Scans, net: nn.Module, kind: str, bound: float) ->
         limit = 1e-5 if kind == "fp32" else 2e-3
         note(f"{name}, error from float64", error(net, net, x), limit, "")
         note(f"{name}, captured, error from float64", error(ready, net, x), limit, "")
+        with _registry.force("reference"):
+            note(f"{name}, the torch reference's error", error(net, net, x), None, "")
         print(f"{name}: same bytes twice {torch.equal(net(x), net(x))}, "
               f"captured {torch.equal(ready(x), ready(x))}")  # fmt: skip
 
@@ -207,6 +207,7 @@ def section_maps() -> None:
 
         note(f"{name}: pairs of 27 taps from coordinates, wall", wall(pairs), bound)
         note(f"{name}: the same with row sort and tiles, wall", wall(lambda: pairs().plan()), 0.25)
+        note_room(name, coords)
         made = pairs()
 
         def plan(made: Any = made) -> None:
@@ -218,6 +219,19 @@ def section_maps() -> None:
         note(f"{name}: row sort and tiles alone, device", spent / 1e3)
         for key, times, micro in rows[:8]:
             print(f"      {key[:70]:70} x{times:<4} {micro:8.0f} us")
+
+
+def note_room(name: str, coords: torch.Tensor) -> None:
+    """The same as `nn.capture` makes it, and as a CUDA graph."""
+    from sparse3d.nn._room import Room, Rooms
+
+    rooms = Rooms()
+
+    def table() -> Any:
+        return Room(coords, None, 1, rooms).submanifold((3, 3, 3), (1, 1, 1))
+
+    note(f"{name}: neighbour table [N, 27], in a CUDA graph", device(table, 5))
+    note(f"{name}: the same with row sort and tiles", device(lambda: table().plan(), 5), 0.25)
 
 
 def layer_lines(
@@ -385,7 +399,7 @@ def section_sweep() -> None:
             for bn in {min(b, 128), 64, 32} if b % 64 == 0 else {128, 32}:
                 for bk in (32, 64):
                     for stages in (3, 4):
-                        for split in {1, 2, 4} if rows < 50000 else {1}:
+                        for split in (1, 2, 4) if rows < 50000 else (1,):
                             warps = 8 if bm * bn >= 128 * 128 else 4
                             if a % bk == 0 and not (terms == 3 and stages == 4 and bk == 64):
                                 tried.add(ConvTile(bn, bk, warps, stages, split))
@@ -407,9 +421,9 @@ def section_sweep() -> None:
             lists = (pairs.src, pairs.dst, plan.bounds, 1)
             pick = grad_tile(rows, 27, a, b, 1, terms)
             trials = {pick}
-            for parts in {max(1, pick.parts // 2), pick.parts, 2 * pick.parts}:
+            for parts in (max(1, pick.parts // 2), pick.parts, 2 * pick.parts):
                 for bp in (32, 64):
-                    for size in {64, 128}:
+                    for size in (64, 128):
                         warps = 8 if min(size, a) * min(size, b) >= 128 * 128 else 4
                         low = max(16, min(size, pick.bo)), max(16, min(size, pick.bi))
                         trials.add(GradTile(*low, bp, warps, 3, parts))

@@ -165,8 +165,8 @@ def one_net(name: str, scans: Scans, net: nn.Module, kind: str, bound: float) ->
     note(f"{name}, capture", time.perf_counter() - begin, None, "s")
     note(f"{name}, captured, fresh coordinates, wall", wall(lambda: ready(scans.next())), bound)
     note(f"{name}, captured, the input checked too, wall", wall(lambda: ready(scans.next(True))))
-    note(f"{name}, captured, host until it waits", host(lambda: ready.graph.replay()))
-    note(f"{name}, captured, replay alone", wall(lambda: ready.graph.replay()))
+    note(f"{name}, captured, host until it waits", host(ready.graph.replay))
+    note(f"{name}, captured, replay alone", wall(ready.graph.replay))
     kernels(f"{name}, captured", lambda: ready(scans.next()), 24)
     note(f"{name}, layer by layer, fresh coordinates, wall", wall(lambda: net(scans.next())), bound)
     x = scans.next()
@@ -284,22 +284,33 @@ def section_shell() -> None:
 
 def section_train() -> None:
     for batch, bound in ((1, 12.0), (4, 25.0)):
-        scans, net = Scans(batch, torch.float32), network(spnn).cuda().train()
-        optimiser = torch.optim.AdamW(net.parameters(), 1e-3, fused=True)
-        labels = [torch.randint(0, 19, (len(c),), device="cuda") for c, _ in scans.inputs]
-
-        def step(scans: Scans = scans, net: nn.Module = net) -> None:
-            x = scans.next()
-            with torch.autocast("cuda", torch.float16):
-                loss = nn.functional.cross_entropy(net(x), labels[scans.turn % len(labels)])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-
         name = f"MinkUNet42 training step, AMP, batch {batch}"
-        note(f"{name}, fresh coordinates, wall", wall(step, 20), bound)
-        note(f"{name}, host", host(step))
-        kernels(name, step, 16)
+        for captured in (True, False):
+            scans, net = Scans(batch, torch.float32), network(spnn).cuda().train()
+            optimiser = torch.optim.AdamW(net.parameters(), 1e-3, fused=True, capturable=True)
+            labels = [torch.randint(0, 19, (len(c),), device="cuda") for c, _ in scans.inputs]
+
+            def step(x: SparseConvTensor, wanted: torch.Tensor) -> torch.Tensor:
+                with torch.autocast("cuda", torch.float16, cache_enabled=False):
+                    loss = nn.functional.cross_entropy(net(x), wanted)
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                return loss
+
+            def both() -> tuple[SparseConvTensor, torch.Tensor]:
+                x = scans.next()
+                return x, labels[scans.turn % len(labels)]
+
+            if not captured:
+                note(f"{name}, layer by layer, wall", wall(lambda: step(*both()), 12, 3), bound)
+                note(f"{name}, layer by layer, host", host(lambda: step(*both()), 8))
+                kernels(f"{name}, layer by layer", lambda: step(*both()), 12)
+                continue
+            ready = spnn.capture(step, *both(), room=1.1, train=True)
+            note(f"{name}, captured, wall", wall(lambda: ready(*both()), 20), bound)
+            kernels(f"{name}, captured", lambda: ready(*both()), 30)
+            print(f"      losses {[round(float(ready(*both())), 4) for _ in range(6)]}")
 
 
 def section_memory() -> None:

@@ -18,10 +18,12 @@ from ._tiles import rows_a_tile
 
 __all__ = ["Plan", "make", "tiles_of"]
 
-_BLOCK = 256
+_BLOCK, _PAIR_ROWS = 256, 128
 _BITS = {torch.uint8: 8, torch.int32: 31, torch.int64: 63}
 """Key types and their bits: a radix sort takes a pass for every 8."""
 
+_count = Launcher(kernels.count_pairs, 3)
+_list = Launcher(kernels.list_pairs, 3)
 _enter = Launcher(kernels.enter_pairs, 3)
 _keys = Launcher(kernels.row_keys, 2)
 _build = Launcher(kernels.build_tiles, 3)
@@ -132,6 +134,28 @@ def ranks(slots: int, device: torch.device) -> torch.Tensor:
     return rank.int().to(device)
 
 
+def _of_table(table: torch.Tensor) -> list[torch.Tensor]:
+    """The plan of a neighbour table and, where gradients are recorded, its pairs: src and dst
+    with room for all."""
+    (rows, taps), device = table.shape, table.device
+    if not torch.is_grad_enabled():
+        return list(tiles_of(table, torch.zeros(taps + 1, dtype=_I64, device=device), taps))
+    blocks, width = -(-rows // _PAIR_ROWS), 1 << (taps - 1).bit_length()
+    counts = torch.zeros(taps * blocks, dtype=_I32, device=device)
+    src = torch.empty(taps * rows, dtype=_I32, device=device)
+    dst = torch.empty_like(src)
+    grid, scalars, index = (blocks, 1, 1), (rows, taps, blocks), table.get_device()
+    constants = (_PAIR_ROWS, width)
+    if rows:
+        _count(Variant((_I32, _I32), constants, 4), grid, (table, counts), scalars, index)
+    ends = counts.cumsum(0)
+    bounds = torch.nn.functional.pad(ends.view(taps, blocks)[:, -1], (1, 0)) if rows else ends
+    if rows:
+        kinds = (_I32, _I64, _I32, _I32)
+        _list(Variant(kinds, constants, 4), grid, (table, ends, src, dst), scalars, index)
+    return [*tiles_of(table, bounds, taps), src, dst]
+
+
 def is_identity(src: torch.Tensor, dst: torch.Tensor, taps: int, num_in: int, num_out: int) -> bool:
     """Whether one tap pairs every row with itself: such a map is one tensor twice."""
     rows = src.shape[0]
@@ -150,8 +174,7 @@ def _conv_plan(
 ) -> list[torch.Tensor]:
     taps = splits.shape[0] - 1
     if src.ndim == 2:
-        bounds = torch.zeros(taps + 1, dtype=torch.int64, device=src.device)
-        return list(tiles_of(src, bounds, taps))
+        return _of_table(src)
     if is_identity(src, dst, taps, num_in, num_out):
         return []
     return list(make(src.contiguous(), dst.contiguous(), splits, num_out, mirrored or distinct))

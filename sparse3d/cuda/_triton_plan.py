@@ -20,6 +20,35 @@ def enter_pairs(src, dst, bounds, table, pairs, taps, slots, BLOCK: tl.constexpr
     tl.store(table + row * slots + tap, tl.load(src + pair, mask=inside, other=0), mask=inside)
 
 
+@triton.jit(do_not_specialize=["rows", "taps", "blocks"])
+def count_pairs(table, counts, rows, taps, blocks, BLOCK: tl.constexpr, TAPS: tl.constexpr):
+    """counts[tap, block]: entries of a table [rows, taps] that are not -1, by blocks of rows."""
+    block = tl.program_id(0)
+    row = block * BLOCK + tl.arange(0, BLOCK)
+    tap = tl.arange(0, TAPS)
+    inside = (row < rows)[:, None] & (tap < taps)[None, :]
+    at = row.to(tl.int64)[:, None] * taps + tap[None, :]
+    there = (tl.load(table + at, mask=inside, other=-1) >= 0).to(tl.int32)
+    tl.store(counts + tap * blocks + block, tl.sum(there, 0), mask=tap < taps)
+
+
+@triton.jit(do_not_specialize=["rows", "taps", "blocks"])
+def list_pairs(table, ends, src, dst, rows, taps, blocks, BLOCK: tl.constexpr, TAPS: tl.constexpr):
+    """The entries tap by tap, rows ascending; `ends` are the inclusive sums of the counts."""
+    block = tl.program_id(0)
+    row = block * BLOCK + tl.arange(0, BLOCK)
+    tap = tl.arange(0, TAPS)
+    inside = (row < rows)[:, None] & (tap < taps)[None, :]
+    at = row.to(tl.int64)[:, None] * taps + tap[None, :]
+    source = tl.load(table + at, mask=inside, other=-1)
+    there = (source >= 0).to(tl.int32)
+    before = tap * blocks + block - 1
+    start = tl.load(ends + before, mask=(tap < taps) & (before >= 0), other=0)
+    place = start[None, :] + tl.cumsum(there, 0) - 1
+    tl.store(src + place, source, mask=source >= 0)
+    tl.store(dst + place, tl.broadcast_to(row[:, None], [BLOCK, TAPS]), mask=source >= 0)
+
+
 @triton.jit(do_not_specialize=["rows", "taps"])
 def row_keys(table, rank, keys, rows, taps, BLOCK: tl.constexpr):
     """keys[row]: bit rank[t] is set where tap t is present, then that word's Gray-code position.

@@ -314,7 +314,7 @@ def _made(
     num_out: int,
 ) -> Plan:
     if plan:
-        return Plan(*plan)
+        return Plan(*plan[:5])
     return _plan.make(src.contiguous(), dst.contiguous(), splits, num_out, distinct=False)
 
 
@@ -387,4 +387,6 @@ def _weight_grad(
     groups: int,
 ) -> torch.Tensor:
     bounds = plan[4] if plan else splits.to(src.device, non_blocking=True)
+    if len(plan) > len(Plan._fields):
+        src, dst = plan[5:]
     return weight_grad(features, grad, src.contiguous(), dst.contiguous(), bounds, groups)

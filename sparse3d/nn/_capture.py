@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
 from torch.utils import _pytree as pytree
 
 from .. import _check
@@ -17,9 +17,13 @@ __all__ = ["Captured", "capture"]
 
 
 def capture(
-    model: nn.Module, x: SparseConvTensor, *args: Any, room: float = 1.25, **kwargs: Any
+    model: Callable[..., Any],
+    x: SparseConvTensor,
+    *args: Any,
+    room: float = 1.25,
+    train: bool = False,
 ) -> Captured:
-    """A network for inference whose maps and features are replayed as one CUDA graph.
+    """A network whose maps and features are replayed as one CUDA graph.
 
     The host then only copies the scene in, whatever the number of layers: nothing is launched one
     by one. The graph has room for scenes larger than `x`; where one needs more, it is captured
@@ -29,20 +33,44 @@ def capture(
     of first occurrence.
 
     Args:
-        model: in eval mode; its layers are submanifold, inverse, 1 x 1 or of windows that do not
-            overlap. Its parameters are read at each call, its attributes when it is captured.
+        model: a network in eval mode; with `train` any callable, such as a whole training step:
+            forward, loss, backward, optimiser. Its layers are submanifold, inverse, 1 x 1 or of
+            windows that do not overlap. Parameters are read at each call, attributes when it is
+            captured.
         x: a scene of typical size.
-        *args: further arguments of `model`, fixed.
+        *args: further arguments of `model`. Tensors of as many rows as `x` are handed over with
+            each scene; rows beyond it are zero, of integers -100, which `cross_entropy` leaves out.
+            All else stays as it is here.
         room: rows of the graph per row of `x`.
-        **kwargs: further arguments of `model`, fixed.
+        train: record gradients; batch norms in training count the sites alone. Capturing runs
+            the step three times on `x`. The optimiser must be `capturable`, gradients set to
+            None in the step, and autocast used with `cache_enabled=False`.
 
     Returns:
-        A callable from a scene like `x` to what `model` returns for it.
+        A callable from a scene like `x`, and arguments like `args`, to what `model` returns.
 
     Raises:
-        ValueError: if a layer is of another kind, or the model trains.
+        ValueError: if a layer is of another kind, or the model trains without `train`.
     """
-    return Captured(model, x, args, kwargs, room)
+    return Captured(model, x, args, room, train)
+
+
+class _Rows:
+    """An argument with a row for each site."""
+
+    def __init__(self, like: torch.Tensor, rows: int) -> None:
+        self.nothing = 0 if like.is_floating_point() else -100
+        self.rows = like.new_full((rows, *like.shape[1:]), self.nothing)
+
+    def fill(self, values: torch.Tensor, count: int, filled: int) -> None:
+        self.rows[:count] = values
+        if filled > count:
+            self.rows[count:filled] = self.nothing
+
+
+def _with_room(arg: Any, count: int, rows: int) -> Any:
+    matches = isinstance(arg, torch.Tensor) and arg.ndim > 0 and arg.shape[0] == count
+    return _Rows(arg, rows) if matches else arg
 
 
 class Captured:
@@ -50,19 +78,18 @@ class Captured:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Callable[..., Any],
         x: SparseConvTensor,
         args: tuple[Any, ...],
-        kwargs: dict[str, Any],
         room: float,
+        train: bool,
     ) -> None:
-        if model.training:
+        if not train and getattr(model, "training", False):
             _check.fail("model", "in eval mode to be captured", "training", "call model.eval()")
-        self.model, self.args, self.kwargs, self.room = model, args, kwargs, room
-        self._build(x)
+        self.model, self.room, self.train = model, room, train
+        self._build(x, args)
 
-    @torch.no_grad()
-    def __call__(self, x: SparseConvTensor) -> Any:
+    def __call__(self, x: SparseConvTensor, *args: Any) -> Any:
         """What the model returns for a scene.
 
         Raises:
@@ -70,12 +97,14 @@ class Captured:
                 not in order of their batch ids.
         """
         self._check_like(x)
+        if len(args) != len(self.args):
+            _check.fail("args", f"{len(self.args)} as captured", len(args))
         if len(x) <= self.features.shape[0]:
-            made = self._run(x)
+            made = self._run(x, args)
             if self._fits():
                 return made
-        self._build(x)
-        return self._run(x)
+        self._build(x, args)
+        return self._run(x, args)
 
     def _check_like(self, x: SparseConvTensor) -> None:
         mine = self._facts(self.like)
@@ -86,15 +115,15 @@ class Captured:
     def _facts(x: SparseConvTensor) -> tuple[object, ...]:
         return x.spatial_shape, x.batch_size, x.features.shape[1], x.features.dtype, x.device
 
-    @torch.no_grad()
-    def _build(self, x: SparseConvTensor) -> None:
+    def _build(self, x: SparseConvTensor, args: tuple[Any, ...]) -> None:
         self.like, device = x, x.device
         rows = math.ceil(self.room * len(x)) + 1
         self.empty = nowhere(rows, x.indices.shape[1], device)
         self.indices = self.empty.clone()
         self.features = x.features.new_zeros((rows, x.features.shape[1]))
+        self.args = tuple(_with_room(arg, len(x), rows) for arg in args)
         self.filled, self.rooms = 0, Rooms()
-        self._fill(x)
+        self._fill(x, args)
         self._forward()
         counts = torch.stack(self.rooms.counts).tolist() if self.rooms.counts else []
         self.rooms = Rooms([math.ceil(self.room * count) + 1 for count in counts])
@@ -127,11 +156,16 @@ class Captured:
         batch = self.indices[:, 0]
         falls = ((batch[1:] < batch[:-1]) & (batch[1:] >= 0)).any()
         self.sites = x._coordinates
-        self.result = self.model(x, *self.args, **self.kwargs)
+        with torch.set_grad_enabled(self.train):
+            self.result = self.model(x, *(getattr(arg, "rows", arg) for arg in self.args))
         self.status = torch.stack([falls.long(), *self.rooms.counts])
 
-    def _fill(self, x: SparseConvTensor) -> None:
+    @torch.no_grad()
+    def _fill(self, x: SparseConvTensor, args: tuple[Any, ...]) -> None:
         count = len(x)
+        for mine, given in zip(self.args, args, strict=True):
+            if isinstance(mine, _Rows):
+                mine.fill(given, count, self.filled)
         self.indices[:count] = x.indices
         self.features[:count] = x.features
         if self.filled > count:
@@ -139,8 +173,8 @@ class Captured:
             self.features[count : self.filled] = 0
         self.filled = count
 
-    def _run(self, x: SparseConvTensor) -> Any:
-        self._fill(x)
+    def _run(self, x: SparseConvTensor, args: tuple[Any, ...]) -> Any:
+        self._fill(x, args)
         self.counts: list[int] | None = None
         if self.graph is None:
             self._forward()
@@ -176,5 +210,6 @@ class Captured:
             )
         if not isinstance(value, torch.Tensor):
             return value
+        value = value.detach()
         whole = value.ndim > 0 and value.shape[0] == self.features.shape[0]
         return value[: self.filled].clone() if whole else value.clone()

@@ -90,7 +90,14 @@ class Room(Coordinates):
     ) -> None:
         super().__init__(indices, spatial_shape, batch_size)
         self.rooms, self.used = rooms, indices[:, 0] >= 0
+        self._count: torch.Tensor | None = None
         self.trust_distinct()
+
+    def count(self) -> torch.Tensor:
+        """How many sites there are, on the device."""
+        if self._count is None:
+            self._count = self.used.sum()
+        return self._count
 
     def submanifold(self, kernel_size: Sequence[int], dilation: Sequence[int]) -> KernelMap:
         padding = submanifold_padding(kernel_size, dilation)

@@ -305,3 +305,32 @@ def test_nothing_in_nothing_out() -> None:
                 found = run(net, torch.zeros(0, 8, device=DEVICE, dtype=dtype), none, True)
             assert found[0].shape[0] == 0
             assert all(not value.any() for value in found[1:])
+
+
+def test_maps_without_pairs_and_their_gradients() -> None:
+    """The tables of `nn.capture`, whose pairs the device lists: forward and both gradients."""
+    room = importlib.import_module("sparse3d.nn._room")
+    indices = sites()
+    indices = indices[indices[:, 0].argsort(stable=True)]
+    rows = torch.cat([indices, room.nowhere(9, 4, torch.device("cpu"))])
+    net = nn.Sequential(
+        spnn.SubMConv3d(4, 8, 3, bias=False),
+        spnn.SparseConv3d(8, 8, 2, 2, bias=False, indice_key="d", rule="floor"),
+        spnn.SparseInverseConv3d(8, 4, 2, "d", bias=False),
+    )
+    features = torch.randn(len(rows), 4)
+    features[len(indices) :] = 0
+    with _registry.force("reference"):
+        expected = run(copy.deepcopy(net), features[: len(indices)], indices, True)
+    net, leaf = net.to(DEVICE), features.to(DEVICE).requires_grad_()
+    with on_kernels():
+        x = SparseConvTensor(leaf, rows.to(DEVICE), [32] * 3, 2, check=False)
+        x._coordinates = room.Room(x.indices, [32] * 3, 2, room.Rooms())
+        out = net(x).features
+        up = torch.zeros_like(out)
+        up[: len(indices)] = torch.linspace(-1, 1, 4 * len(indices)).view(-1, 4).to(out)
+        found = torch.autograd.grad(out, [leaf, *net.parameters()], up)
+    assert_close(out[: len(indices)], expected[0], torch.float32)
+    assert_close(found[0][: len(indices)], expected[1], torch.float32, GRADIENT)
+    for ours, theirs in zip(found[1:], expected[2:], strict=True):
+        assert_close(ours, theirs, torch.float32, GRADIENT)

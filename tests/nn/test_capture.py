@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -102,3 +105,44 @@ def test_refusals(device: str) -> None:
     mixed = SparseConvTensor(x.features, x.indices.flip(0), x.spatial_shape, BATCH)
     with pytest.raises(ValueError, match="x must be in order of batch ids"):
         ready(mixed)
+
+
+def test_a_training_step(device: str) -> None:
+    """Loss, parameters and statistics go the way of the same steps layer by layer."""
+    mine = spnn.SparseSequential(
+        spnn.SubMConv3d(4, 8, 3, bias=False, indice_key="a"),
+        nn.BatchNorm1d(8),
+        spnn.SparseReLU(),
+        spnn.SparseConv3d(8, 8, 2, 2, bias=False, indice_key="d", rule="floor"),
+        spnn.SparseBatchNorm(8),
+        spnn.SparseInverseConv3d(8, 6, 2, "d", bias=False),
+        spnn.SubMConv3d(6, 5, 1),
+    ).to(device)
+    theirs = copy.deepcopy(mine)
+
+    def step_of(net: nn.Module) -> Callable[..., torch.Tensor]:
+        capturable = device == "cuda"
+        optimiser = torch.optim.Adam(net.parameters(), 1e-2, capturable=capturable)
+
+        def step(x: SparseConvTensor, labels: torch.Tensor) -> torch.Tensor:
+            optimiser.zero_grad()
+            loss = nn.functional.cross_entropy(net(x).features, labels)
+            loss.backward()
+            optimiser.step()
+            return loss
+
+        return step
+
+    def labels(rows: int) -> torch.Tensor:
+        return torch.randint(0, 5, (rows,)).to(device)
+
+    first, target = scene(200, device), labels(200)
+    ours, plain = step_of(mine), step_of(theirs)
+    ready = spnn.capture(ours, first, target, room=1.5, train=True)
+    for _ in range(1 if device == "cpu" else 3):
+        plain(first, target)
+    for rows in (200, 150, 280, 60):
+        x, target = scene(rows, device), labels(rows)
+        assert torch.allclose(ready(x, target), plain(x, target), rtol=1e-4)
+    for a, b in zip(mine.state_dict().values(), theirs.state_dict().values(), strict=True):
+        assert torch.allclose(a, b, rtol=1e-3, atol=1e-4)

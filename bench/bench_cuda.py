@@ -13,7 +13,7 @@ import importlib.util
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ def scans(batch: int) -> torch.Tensor:
 
 def wall(run: Callable[[], Any], repeats: int) -> dict[str, float]:
     """Milliseconds of a call and a synchronize."""
-    for _ in range(5):
+    for _ in range(min(5, repeats)):
         run()
     torch.cuda.synchronize()
     taken = []
@@ -117,22 +117,20 @@ def check_maps(coords: torch.Tensor, batch: int) -> None:
             raise SystemExit("a map is wrong: no numbers")
 
 
-def bench_maps(repeats: int) -> list[dict[str, Any]]:
-    rows = []
+def bench_maps(repeats: int) -> Iterator[dict[str, Any]]:
     for batch in (1, 4):
         coords = scans(batch).cuda()
         check_maps(coords, batch)
         name = f"{len(coords):,} voxels"
         table = device(lambda coords=coords: table_of_neighbours(coords))
-        rows.append({"row": f"neighbour table 27, {name}", "device": table})
+        yield {"row": f"neighbour table 27, {name}", "device": table}
         for label, run in (
             ("neighbour table 27", lambda coords=coords: table_of_neighbours(coords)),
             ("map 27 (table, pairs)", lambda coords=coords: rules.submanifold(coords, CUBE, ONES)),
             ("map of MinkUNet, 9 maps", lambda coords=coords, b=batch: unet(coords, b)),
         ):
             taken = wall(run, repeats)
-            rows.append({"row": f"{label}, {name}", "wall": taken, "launches": launches(run)})
-    return rows
+            yield {"row": f"{label}, {name}", "wall": taken, "launches": launches(run)}
 
 
 def exact(points: torch.Tensor, few: torch.Tensor, radius: float) -> dict[str, bool]:
@@ -150,11 +148,10 @@ def exact(points: torch.Tensor, few: torch.Tensor, radius: float) -> dict[str, b
     return same
 
 
-def bench_sampling(repeats: int) -> list[dict[str, Any]]:
+def bench_sampling(repeats: int) -> Iterator[dict[str, Any]]:
     """One group a cloud, or many: what the choice in sparse3d/metal/fps.py stands on."""
     from sparse3d.pointops.fps import fps_sample
 
-    rows = []
     for count, copies in ((4_096, 1), (16_384, 1), (65_536, 1), (16_384, 16), (65_536, 16)):
         points = torch.rand(count * copies, 3, device="cuda")
         begins = torch.arange(copies) * count
@@ -168,18 +165,16 @@ def bench_sampling(repeats: int) -> list[dict[str, Any]]:
                 ),
                 5,
             )
-            rows.append({"row": f"FPS 1,024 of {copies} x {count:,}, {how}", "wall": taken})
-    return rows
+            yield {"row": f"FPS 1,024 of {copies} x {count:,}, {how}", "wall": taken}
 
 
-def bench_points(repeats: int) -> list[dict[str, Any]]:
-    rows = []
+def bench_points(repeats: int) -> Iterator[dict[str, Any]]:
     for count, side, radius in ((100_000, 10.0, 0.2), (1_000_000, 20.0, 0.2)):
         draw = torch.Generator().manual_seed(0)
         points = (torch.rand(count, 3, generator=draw) * side).cuda()
         few = points[:: count // 256][:256].contiguous()
         same, all_of = exact(points, few, radius), points[None]
-        several = repeats if count < 500_000 else 3
+        several = repeats if count < 500_000 else 2
         for name, label, run in (
             ("fps", "FPS 1,024", lambda p=all_of: pointops.furthest_point_sample(p, 1024)),
             ("knn", "kNN 16, every point", lambda p=all_of: pointops.knn(p, p, 16)),
@@ -190,8 +185,7 @@ def bench_points(repeats: int) -> list[dict[str, Any]]:
             ),
         ):
             taken = wall(run, several)
-            rows.append({"row": f"{label}, {count:,}", "wall": taken, "exact": same[name]})
-    return rows
+            yield {"row": f"{label}, {count:,}", "wall": taken, "exact": same[name]}
 
 
 def line(row: dict[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """The CUDA side of `sparse3d.metal._shader`: the same kernels, compiled by NVRTC and launched by
 the driver on torch's current stream."""
 
-import math
 import struct
 import sys
 import threading
@@ -58,13 +57,18 @@ class Kernel:
     ) -> None:
         self.name, self.most_threads = source.name, most_threads
         self._driver, self._function, self._device = driver, function, device
-        self._codes = [_code(p) for p in source.buffers]
+        codes = [_code(p) for p in source.buffers]
+        self._numbers = [i for i, code in enumerate(codes) if code == _NUMBER]
+        self._pointers = [i for i, code in enumerate(codes) if code == _POINTER]
+        # From behind: a list becomes entries, which moves what follows.
+        self._lists = [i for i, code in enumerate(codes) if code == _LIST][::-1]
+        self._arity = len(codes)
         told = hidden(source)
         self._told_groups = "groups_x" in told
         self._told_threads = sum(name.startswith("threads") for name in told)
-        layout = struct.Struct("@" + "".join(self._codes) + "I" * len(told))
-        self._layout, self._packed = layout, Packed(layout.size)
-        self._last = struct.calcsize("@" + "".join(self._codes[:-1]) + "0I")
+        self._layout = struct.Struct("@" + "".join(codes) + "I" * len(told))
+        self._last = struct.calcsize("@" + "".join(codes[:-1]) + "0I")
+        self._packed = Packed(self._layout.size)
 
     def launch(
         self, args: Sequence[Argument], threads: Sequence[int], block: Sequence[int]
@@ -73,7 +77,7 @@ class Kernel:
         packed = self._packed
         with packed.lock:
             blocks = self._pack(args, threads, block)
-            self._driver.launch(self._function, self._device, blocks, block, packed.extra)
+            self._driver.launch(self._function, self._device, blocks, block, packed)
 
     def launch_each(
         self,
@@ -88,55 +92,58 @@ class Kernel:
             blocks = self._pack((*args, values[0]), threads, block) if values else 0
             for value in values:
                 struct.pack_into("I", packed.memory, place, value)
-                self._driver.launch(self._function, self._device, blocks, block, packed.extra)
+                self._driver.launch(self._function, self._device, blocks, block, packed)
 
     def _pack(self, args: Sequence[Argument], threads: Sequence[int], block: Sequence[int]) -> int:
         """Lays the arguments out; returns the number of blocks."""
-        count = [-(-t // b) for t, b in zip(threads, block, strict=False)]
-        blocks = math.prod(count)
+        blocks = across = -(-threads[0] // block[0])
+        down = 1
+        if len(threads) > 1:
+            down = -(-threads[1] // block[1])
+            blocks = across * down * (threads[2] if len(threads) > 2 else 1)
         if blocks > _MOST_BLOCKS:
             raise ValueError(f"{self.name}: blocks must number at most 2^31 - 1, got {blocks}")
-        grid = [count[0], count[1] if len(count) > 1 else 1] if self._told_groups else []
-        grid.extend(threads[: self._told_threads])
+        grid = (across, down) if self._told_groups else ()
+        told = (*grid, *threads[: self._told_threads])
         values = self._values(args)
         try:
-            self._layout.pack_into(self._packed.memory, 0, *values, *grid)
+            self._layout.pack_into(self._packed.memory, 0, *values, *told)
         except struct.error:
             values = self._values(self._wrapped(args))
-            self._layout.pack_into(self._packed.memory, 0, *values, *grid)
+            self._layout.pack_into(self._packed.memory, 0, *values, *told)
         return blocks
 
     def _values(self, args: Sequence[Any]) -> list[Any]:
         """What is packed: an address for a tensor, every entry of a list."""
-        values: list[Any] = []
-        for code, arg in zip(self._codes, args, strict=True):
-            if code is _POINTER:
-                values.append(self._address(arg))
-            elif code is _LIST:
-                values.extend(arg)
-                values.extend(_PADDING[len(arg)])
-            else:
-                values.append(arg)
+        values, device = list(args), self._device
+        if len(values) != self._arity:
+            raise TypeError(f"{self.name}: takes {self._arity} arguments, got {len(values)}")
+        for i in self._pointers:
+            tensor = values[i]
+            try:  # isinstance costs more than all the rest
+                here, whole = tensor.get_device() == device, tensor.is_contiguous()
+            except AttributeError:
+                kind = type(tensor).__name__
+                raise TypeError(f"{self.name}: needs a tensor, got {kind}") from None
+            if not here:
+                raise TypeError(
+                    f"{self.name}: tensors must be on cuda:{device}, got {tensor.device}"
+                )
+            if not whole:
+                seam.check_tensor(self.name, tensor)
+            values[i] = tensor.data_ptr()
+        for i in self._lists:
+            entries = values[i]
+            values[i : i + 1] = (*entries, *_PADDING[len(entries)])
         return values
-
-    def _address(self, arg: Any) -> int:
-        if not isinstance(arg, torch.Tensor):
-            raise TypeError(f"{self.name}: a tensor is needed, got {type(arg).__name__}")
-        if arg.get_device() != self._device:
-            raise TypeError(
-                f"{self.name}: tensors must be on cuda:{self._device}, got {arg.device}"
-            )
-        if not arg.is_contiguous() or arg.numel() > seam.MAX_ROWS:
-            seam.check_tensor(self.name, arg)
-        return arg.data_ptr()
 
     def _wrapped(self, args: Sequence[Any]) -> list[Any]:
         """Negative scalars as the 32 bits that a kernel reads; refuses what has no 32 bits."""
-        wrapped = []
-        for code, arg in zip(self._codes, args, strict=True):
-            if code is _NUMBER and not -(2**31) <= arg < 2**32:
-                raise ValueError(f"{self.name}: scalars must fit 32 bits, got {arg}")
-            wrapped.append(int(arg) % 2**32 if code is _NUMBER else arg)
+        wrapped = list(args)
+        for i in self._numbers:
+            if not -(2**31) <= wrapped[i] < 2**32:
+                raise ValueError(f"{self.name}: scalars must fit 32 bits, got {wrapped[i]}")
+            wrapped[i] = int(wrapped[i]) % 2**32
         return wrapped
 
 
@@ -208,7 +215,8 @@ class CudaLauncher:
         found = self._ready.get((kernels, name, device))
         if found is None:
             with self._lock:
-                self._load(kernels, device)
+                if (kernels, name, device) not in self._ready:
+                    self._load(kernels, device)
             found = self._ready[kernels, name, device]
         return found
 

@@ -19,36 +19,34 @@ def scan(counts: torch.Tensor, length: int | None = None) -> None:
     _shader.groups(_shader.library("scan"), "sp_scan", counts, length, count=(1,), size=THREADS)
 
 
-def _offsets(
-    counts: torch.Tensor, values: torch.Tensor, segments: int, length: int, mode: int
-) -> None:
-    """Where each block's counted elements go, into the first segments * blocks + 1 of `counts`."""
-    kernels, blocks = _shader.library("scan"), _blocks(length)
-    _shader.groups(
-        kernels, "sp_count", values, counts, length, mode, count=(blocks, segments), size=THREADS
-    )
-    scan(counts, segments * blocks)
+def _count(counts: torch.Tensor, values: torch.Tensor, segments: int, mode: int) -> None:
+    """How many elements of each block count, segment after segment, from the first of `counts`."""
+    length = values.numel() // segments
+    arguments = (values, counts, length, mode)
+    grid = (_blocks(length), segments)
+    _shader.groups(_shader.library("scan"), "sp_count", *arguments, count=grid, size=THREADS)
 
 
 def pairs(table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The entries of a neighbour table [K, M] that are not -1, tap by tap: (value, position, splits
     on the CPU)."""
-    splits = torch.zeros(table.shape[0] + 1, dtype=torch.int64, device=table.device)
+    splits = torch.empty(table.shape[0] + 1, dtype=torch.int64, device=table.device)
     offsets = count_pairs(table, splits)
     splits = splits.cpu()
     return *compact_pairs(table, offsets, splits), splits
 
 
 def count_pairs(table: torch.Tensor, splits: torch.Tensor) -> torch.Tensor:
-    """Fills the first K + 1 of int64 `splits`, zero before; returns what `compact_pairs` needs."""
+    """Writes the first K + 1 of int64 `splits`; returns what `compact_pairs` needs."""
     segments, length = table.shape
     _shader.rows_fit("taps times output rows", table.numel())
     blocks = _blocks(length)
     offsets = torch.empty(segments * blocks + 1, dtype=torch.int32, device=table.device)
     if length:
-        _offsets(offsets, table, segments, length, mode=0)
-        arguments = (offsets, splits, segments, blocks)
-        _shader.each(_shader.library("scan"), "sp_splits", *arguments, threads=segments + 1)
+        _count(offsets, table, segments, mode=0)
+    arguments = (offsets, splits, segments, blocks)
+    kernels = _shader.library("scan")
+    _shader.groups(kernels, "sp_scan_splits", *arguments, count=(1,), size=THREADS)
     return offsets
 
 
@@ -78,7 +76,8 @@ def owners(owner: torch.Tensor, coords: torch.Tensor) -> tuple[torch.Tensor, tor
     if length == 0:
         return owner.new_empty(0), rank, False
     offsets = torch.zeros(blocks + 2, dtype=torch.int32, device=owner.device)
-    _offsets(offsets, owner, 1, length, mode=1)
+    _count(offsets, owner, 1, mode=1)
+    scan(offsets, blocks)
     columns = _shader.library("coordinates", SP_COLS=coords.shape[1])
     falls = (coords, offsets[blocks + 1 :], coords.shape[0])
     _shader.each(columns, "sp_batch_falls", *falls, threads=coords.shape[0])

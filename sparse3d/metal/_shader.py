@@ -257,25 +257,23 @@ def rows_fit(what: str, count: int) -> None:
         )
 
 
-def _launcher_for(args: tuple[Argument, ...]) -> Launcher:
-    first = args[0]
-    if not isinstance(first, torch.Tensor):
-        raise TypeError(f"the first argument of a kernel must be a tensor, got {type(first)}")
-    return launcher(first.device.type)
+def _launcher_for(first: Any) -> Launcher:
+    kind = first.device.type
+    return _launchers.get(kind) or launcher(kind)
 
 
 def each(kernels: Library, name: str, *args: Argument, threads: int | tuple[int, int]) -> None:
     """Launches a kernel with one thread for each element of a 1-D or 2-D range; nothing for an
-    empty one."""
+    empty one. The first argument is a tensor, whose device chooses the launcher."""
     grid = (threads,) if isinstance(threads, int) else threads
     if min(grid) > 0:
-        _launcher_for(args).each(kernels, name, args, grid)
+        _launcher_for(args[0]).each(kernels, name, args, grid)
 
 
 def groups(kernels: Library, name: str, *args: Argument, count: Sequence[int], size: int) -> None:
     """Launches `count` threadgroups (1 to 3 axes) of `size` threads in a row."""
     if min(count) > 0:
-        _launcher_for(args).groups(kernels, name, args, count, size)
+        _launcher_for(args[0]).groups(kernels, name, args, count, size)
 
 
 def series(
@@ -289,7 +287,7 @@ def series(
     """As `groups`, once for each value, which is the kernel's last argument. The other arguments
     are looked at once."""
     if min(count) > 0:
-        _launcher_for(args).series(kernels, name, args, values, count, size)
+        _launcher_for(args[0]).series(kernels, name, args, values, count, size)
 
 
 def spans(count: int, macs_each: int) -> list[tuple[int, int]]:

@@ -32,7 +32,7 @@ def table(coords: torch.Tensor) -> torch.Tensor:
     coords, n = coords.contiguous(), coords.shape[0]
     slots = empty_table(capacity(n), coords.device)
     kernels = kernels_for("coordinates", coords.shape[1])
-    _shader.each(kernels, "sp_table_insert", coords, slots, n, len(slots) - 1, threads=n)
+    _shader.each(kernels, "sp_table_insert", coords, slots, n, slots.shape[0] - 1, threads=n)
     return slots
 
 
@@ -41,7 +41,7 @@ def _lookup(coords: torch.Tensor, table: torch.Tensor, queries: torch.Tensor) ->
     queries, q = queries.contiguous(), queries.shape[0]
     rows = torch.empty(q, dtype=torch.int32, device=queries.device)
     kernels = kernels_for("coordinates", queries.shape[1])
-    arguments = (coords.contiguous(), table, queries, rows, q, len(table) - 1)
+    arguments = (coords.contiguous(), table, queries, rows, q, table.shape[0] - 1)
     _shader.each(kernels, "sp_lookup", *arguments, threads=q)
     return rows
 
@@ -84,9 +84,9 @@ def distinct(
 
 def gather_rows(coords: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """`coords[rows]` for int32 rows."""
-    out = coords.new_empty((len(rows), coords.shape[1]))
+    out = coords.new_empty((rows.shape[0], coords.shape[1]))
     kernels = kernels_for("coordinates", coords.shape[1])
-    _shader.each(kernels, "sp_gather_rows", coords, rows, out, len(rows), threads=len(rows))
+    _shader.each(kernels, "sp_gather_rows", coords, rows, out, rows.shape[0], threads=rows.shape[0])
     return out
 
 

@@ -31,7 +31,7 @@ def neighbours(
     """int32 [K, N]: each row's neighbour through each tap of a submanifold layer, -1 for none."""
     coords, n, taps = coords.contiguous(), coords.shape[0], math.prod(kernel_size)
     found = _neighbours(taps, n, coords.device)
-    mask, centre = len(table) - 1, found[taps // 2]
+    mask, centre = table.shape[0] - 1, found[taps // 2]
     look_up = sites.kernels_for("coordinates", coords.shape[1])
     _shader.each(look_up, "sp_lookup", coords, table, coords, centre, n, mask, threads=n)
     kernels = sites.kernels_for("kernel_map", coords.shape[1])
@@ -61,7 +61,7 @@ def _given(
     found = _neighbours(taps, m, coords.device, empty=True)
     kernels = sites.kernels_for("kernel_map", coords.shape[1])
     geometry = (kernel_size, stride, padding, dilation)
-    arguments = (coords.contiguous(), table, out_coords, found, m, len(table) - 1, taps)
+    arguments = (coords.contiguous(), table, out_coords, found, m, table.shape[0] - 1, taps)
     _shader.each(kernels, "sp_map_given", *arguments, *geometry, threads=(m, taps))
     return _scan.pairs(found)
 
@@ -131,11 +131,13 @@ def _footprint(
     created = _created(kernels, coords, first, taps, geometry, transposed)
     if falls and len(created):
         # The rows to sort are 0, 1, ...: `moved` lists former numbers, `number` is its inverse.
-        rows = torch.arange(len(first), dtype=torch.int32, device=coords.device)
+        rows = torch.arange(first.shape[0], dtype=torch.int32, device=coords.device)
         number = torch.empty_like(rows)
         moved = sites.by_batch(created, rows, number)
         created = sites.gather_rows(created, moved)
-        _shader.each(kernels, "sp_renumber", first, number, place, len(first), threads=len(first))
+        _shader.each(
+            kernels, "sp_renumber", first, number, place, first.shape[0], threads=first.shape[0]
+        )
     return created, *_footprint_pairs(kernels, owner, place, len(created), taps)
 
 
@@ -147,10 +149,10 @@ def _created(
     geometry: tuple[list[int], ...],
     transposed: bool,
 ) -> torch.Tensor:
-    out = coords.new_empty((len(first), coords.shape[1]))
-    where = (coords, first, out, len(first), taps)
+    out = coords.new_empty((first.shape[0], coords.shape[1]))
+    where = (coords, first, out, first.shape[0], taps)
     _shader.each(
-        kernels, "sp_footprint_rows", *where, *geometry, int(transposed), threads=len(first)
+        kernels, "sp_footprint_rows", *where, *geometry, int(transposed), threads=first.shape[0]
     )
     return out
 

@@ -27,7 +27,7 @@ def _map(
     element = _shader.element(points.dtype)
     kernels = _shader.library("voxelize", SP_COLS=columns, SP_ELEM=element)
     lists = (coords.contiguous(), table, points.contiguous(), rows, weights)
-    _shader.each(kernels, "sp_trilinear", *lists, q, len(table) - 1, threads=(corners, q))
+    _shader.each(kernels, "sp_trilinear", *lists, q, table.shape[0] - 1, threads=(corners, q))
     return rows, weights
 
 

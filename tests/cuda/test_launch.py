@@ -1,5 +1,6 @@
 """Argument packing and grids against a driver that only writes down, on CPU tensors."""
 
+import ctypes
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from sparse3d import _registry
-from sparse3d.cuda import _shader
+from sparse3d.cuda import _driver, _shader
 from sparse3d.cuda._source import parse_kernels
 from sparse3d.cuda._translate import LIST
 from sparse3d.metal import _shader as seam
@@ -34,9 +35,9 @@ class Written:
         self.launches: list[tuple[int, Sequence[int]]] = []
 
     def launch(
-        self, function: int, device: int, blocks: int, block: Sequence[int], extra: Any
+        self, function: int, device: int, blocks: int, block: Sequence[int], packed: Any
     ) -> None:
-        assert (extra[0], extra[2], extra[4]) == (1, 2, None)
+        assert packed.lock.locked()
         self.launches.append((blocks, tuple(block)))
 
 
@@ -57,6 +58,31 @@ def test_arguments_lie_as_c_lays_them() -> None:
     assert driver.launches == [(2, (256, 1, 1))]
 
 
+def test_the_driver_is_told_where_the_arguments_lie() -> None:
+    """A launch through the driver's own structures, read back as C reads them."""
+    k, _ = kernel()
+    packed, seen = k._packed, []
+
+    def launched(config: int, function: int, none: None, extra: int) -> int:
+        words = (ctypes.c_void_p * 5).from_address(extra)
+        size = ctypes.c_size_t.from_address(words[3] or 0).value
+        raw = ctypes.string_at(words[1] or 0, size)
+        seen.append((words[0], words[2], words[4], raw, ctypes.string_at(config, 56), function))
+        return 0
+
+    driver = _driver.Driver.__new__(_driver.Driver)
+    driver._launch = launched
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 4096, raising=False)
+        patch.setattr(torch._C, "_cuda_getDevice", lambda: CPU, raising=False)
+        driver.launch(7, CPU, 5, (256, 1, 1), packed)
+    kinds = (seen[0][0], seen[0][1], seen[0][2])
+    assert kinds == (1, 2, None)  # CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END
+    assert seen[0][3] == packed.memory.raw[: k._layout.size]
+    assert struct.unpack_from("@7IPPI", seen[0][4]) == (5, 1, 1, 256, 1, 1, 0, 4096, 0, 0)
+    assert seen[0][5] == 7
+
+
 def test_two_launches_do_not_mix() -> None:
     k, _ = kernel()
     x, rows = torch.zeros(4), torch.zeros(3, dtype=torch.int32)
@@ -71,7 +97,7 @@ def test_two_launches_do_not_mix() -> None:
         ({1: 2**32}, ValueError, "k: scalars must fit 32 bits, got 4294967296"),
         ({4: -(2**31) - 1}, ValueError, "scalars must fit 32 bits"),
         ({0: torch.zeros(4, 4).T[:, 1:]}, ValueError, "must be contiguous, got strides"),
-        ({3: 5}, TypeError, "k: a tensor is needed, got int"),
+        ({3: 5}, TypeError, "k: needs a tensor, got int"),
     ],
 )
 def test_what_a_kernel_cannot_read_is_refused(
@@ -79,7 +105,7 @@ def test_what_a_kernel_cannot_read_is_refused(
 ) -> None:
     k, driver = kernel()
     args: list[Any] = [torch.zeros(4), 4, 0.5, torch.zeros(3, dtype=torch.int32), 1, [1]]
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(TypeError, match="k: takes 6 arguments, got 5"):
         k.launch(args[:-1], (1,), (32, 1, 1))
     for position, value in change.items():
         args[position] = value

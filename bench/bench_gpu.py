@@ -384,71 +384,69 @@ def section_profile() -> None:
 
 
 def section_sweep() -> None:
-    """Tiles of the net's layers: device time of every candidate, the chosen one marked."""
-    from sparse3d.cuda import conv
-    from sparse3d.cuda._tiles import ConvTile, GradTile, conv_tile, grad_tile
-
+    """Tiles of the net's layers: device time of the chosen one and of the best candidates."""
     levels = [_scene.lidar()[0].cuda()]
     for _ in range(4):
         cells = levels[-1].clone()
         cells[:, 1:] >>= 1
         levels.append(cells.unique(dim=0))
-    work = [(levels[0], 32, 32), (levels[0], 96, 96), (levels[1], 32, 32), (levels[1], 96, 96)]
-    work += [(levels[2], 64, 64), (levels[2], 128, 128), (levels[3], 128, 128)]
-    work += [(levels[3], 256, 256), (levels[4], 256, 256), (_scene.shell().cuda(), 256, 256)]
-    for coords, a, b in work:
-        sites = SparseConvTensor(torch.zeros(len(coords), 1, device="cuda"), coords, None, 1)
+    work = [(_scene.shell().cuda(), 256), (_scene.lidar(range(4))[0].cuda(), 96)]
+    work += [(levels[0], 32), (levels[0], 96), (levels[2], 128), (levels[3], 256), (levels[4], 256)]
+    for coords, width in work:
+        sites = SparseConvTensor(
+            torch.zeros(len(coords), 1, device="cuda"), coords, None, 1, check=False
+        )
         pairs = sites.coordinates.submanifold((3, 3, 3), (1, 1, 1))
-        plan, rows = conv.Plan(*pairs.plan()), len(coords)
-        for kind in ("fp16", "fp32") if rows < 1 << 17 or a > 64 else ("fp16",):
-            x = torch.randn(rows, a, device="cuda", dtype=KINDS[kind])
-            w = torch.randn(b, 27, a, device="cuda", dtype=KINDS[kind])
-            bm, tiles = plan.inputs.shape[1], plan.count.shape[0]
-            terms = 1 if kind == "fp16" else 3
-            chosen = conv_tile(tiles, bm, a, b, 1, terms)
-            tried = {chosen}
-            for bn in {min(b, 128), 64, 32} if b % 64 == 0 else {128, 32}:
-                for bk in (32, 64):
-                    for stages in (3, 4):
-                        for split in (1, 2, 4) if rows < 50000 else (1,):
-                            warps = 8 if bm * bn >= 128 * 128 else 4
-                            if a % bk == 0 and not (terms == 3 and stages == 4 and bk == 64):
-                                tried.add(ConvTile(bn, bk, warps, stages, split))
-            found = []
-            for tile in tried:
-                try:
-                    call = lambda t=tile: conv.run(x, w, plan, rows, 1, tile=t)  # noqa: E731
-                    found.append((device(call, 10), tile))
-                except Exception as fault:  # a tile that does not fit
-                    print("     ", tile, type(fault).__name__, str(fault)[:90])
-            found.sort()
-            line = {t: s for s, t in found}[chosen]
-            best = ", ".join(f"{s:.4f} {tuple(t)}" for s, t in found[:4])
-            print(
-                f"{rows:7} rows {a}-{b} {kind}: {line:.4f} chosen {tuple(chosen)}; {best}",
-                flush=True,
-            )
-            up = torch.randn(rows, b, device="cuda", dtype=KINDS[kind])
-            lists = (pairs.src, pairs.dst, plan.bounds, 1)
-            pick = grad_tile(rows, 27, a, b, 1, terms)
-            trials = {pick}
-            for parts in (max(1, pick.parts // 2), pick.parts, 2 * pick.parts):
-                for bp in (32, 64):
-                    for size in (64, 128):
-                        warps = 8 if min(size, a) * min(size, b) >= 128 * 128 else 4
-                        low = max(16, min(size, pick.bo)), max(16, min(size, pick.bi))
-                        trials.add(GradTile(*low, bp, warps, 3, parts))
-            found = []
-            for tile in trials:
-                try:
-                    call = lambda t=tile: conv.weight_grad(x, up, *lists, t)  # noqa: E731
-                    found.append((device(call, 5), tile))
-                except Exception as fault:
-                    print("     ", tile, type(fault).__name__, str(fault)[:90])
-            found.sort()
-            line = {t: s for s, t in found}[pick]
-            best = ", ".join(f"{s:.4f} {tuple(t)}" for s, t in found[:3])
-            print(f"      weight gradient: {line:.4f} chosen {tuple(pick)}; {best}", flush=True)
+        for kind in ("fp16", "fp32"):
+            sweep_layer(pairs, len(coords), width, kind)
+
+
+def sweep_layer(pairs: Any, rows: int, width: int, kind: str) -> None:
+    from sparse3d.cuda import _plan, conv
+    from sparse3d.cuda._tiles import ConvTile, GradTile, conv_tile, grad_tile, rows_a_tile
+
+    terms, whole = (1 if kind == "fp16" else 3), min(width, 128)
+    x, up = (torch.randn(rows, width, device="cuda", dtype=KINDS[kind]) for _ in range(2))
+    w = torch.randn(width, 27, width, device="cuda", dtype=KINDS[kind])
+    bounds = pairs.splits.cuda()
+    found = []
+    for bm in (64, 128):
+        plan = _plan.tiles_of(pairs.neighbours(), bounds, 27, bm)
+        picked = conv_tile(plan.count.shape[0], bm, width, width, 1, terms)
+        tried = {picked}
+        for bn in sorted({whole, 64}):
+            for bk, stages in ((32, 3), (32, 4), (64, 2), (64, 3), (64, 4)):
+                warps = 8 if bm * bn >= 128 * 128 else 4
+                if (
+                    width % bk == 0
+                    and bn <= max(width, 64)
+                    and not (terms == 3 and bk * stages > 128)
+                ):
+                    tried.add(ConvTile(bn, bk, warps, stages, picked.split))
+        for tile in tried:
+            chosen = "*" if bm == rows_a_tile(rows) and tile == picked else ""
+            call = lambda: conv.run(x, w, plan, rows, 1, tile=tile)  # noqa: E731
+            found.append((device(call, 5), bm, *tile, chosen))
+    show(f"{rows} rows {width} {kind}", found)
+    picked = grad_tile(rows, 27, width, width, 1, terms)
+    lists, found = (pairs.src, pairs.dst, bounds, 1), []
+    sizes = [(picked.bo, picked.bi, bp, w, st) for bp in (32, 64) for w in (4, 8) for st in (3, 4)]
+    for bo, bi, bp, warps, stages in sizes:
+        for parts in sorted({picked.parts, 2 * picked.parts, max(1, picked.parts // 2)}):
+            if terms * bp * (bo + bi) * stages > 3 * 64 * 256 or (
+                warps == 4 and bo * bi > 128 * 64
+            ):
+                continue
+            tile = GradTile(bo, bi, bp, warps, stages, parts)
+            call = lambda: conv.weight_grad(x, up, *lists, tile)  # noqa: E731
+            found.append((device(call, 5), *tile, "*" if tile == picked else ""))
+    show("      weight gradient", found)
+
+
+def show(name: str, found: list[tuple[Any, ...]]) -> None:
+    found.sort()
+    kept = [f for f in found if f[-1]] + found[:4]
+    print(name + ": " + "; ".join(f"{f[0]:.4f} {f[1:]}" for f in kept), flush=True)
 
 
 def main() -> None:

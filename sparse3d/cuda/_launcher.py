@@ -8,18 +8,12 @@ that the compiled kernel is found by one look-up and called with addresses.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import torch
 from triton.runtime.jit import JITFunction
 
-try:
-    from triton.runtime._async_compile import AsyncCompileMode
-except ImportError:  # before Triton 3.5: one after another
-    AsyncCompileMode = None
-
-__all__ = ["ALIGNMENT", "Launcher", "Variant", "aligned", "compile_together", "is_direct"]
+__all__ = ["ALIGNMENT", "Launcher", "Variant", "aligned"]
 
 ALIGNMENT = 16
 """Bytes. Compiled code loads 16 bytes at a time from the start of every tensor."""
@@ -46,9 +40,8 @@ class Launcher:
     Integers must fit in 32 bits and be listed in the kernel's `do_not_specialize`.
     """
 
-    def __init__(self, kernel: Any, integers: int, floats: int = 0) -> None:
+    def __init__(self, kernel: Any) -> None:
         self.kernel = kernel
-        self.scalars = (0,) * integers + (0.0,) * floats
         self._ready: dict[tuple[Variant, int], _Ready] = {}
 
     def __call__(
@@ -91,7 +84,7 @@ class Launcher:
             some.new_empty(1, dtype=dtype) if tensor is None else tensor
             for tensor, dtype in zip(tensors, variant.dtypes, strict=True)
         ]
-        if not is_direct(self.kernel):
+        if not _is_direct(self.kernel):
             self.kernel[grid](*given, *scalars, *variant.constants, num_warps=variant.warps)
             return
         with torch.cuda.device(device):
@@ -100,18 +93,8 @@ class Launcher:
             )
         self._ready[variant, device] = _Ready(*_entry(compiled), variant.constants)
 
-    def warm(self, variant: Variant) -> None:
-        """Compile for the current device without launching."""
-        self.kernel.warmup(
-            *variant.dtypes,
-            *self.scalars,
-            *variant.constants,
-            grid=(1, 1, 1),
-            num_warps=variant.warps,
-        )
 
-
-def is_direct(kernel: Any) -> bool:
+def _is_direct(kernel: Any) -> bool:
     """Whether the kernel is compiled; Triton's interpreter has none."""
     return isinstance(kernel, JITFunction)
 
@@ -133,17 +116,3 @@ def _entry(compiled: Any) -> tuple[Callable[..., None], Any, tuple[Any, ...]]:
 def aligned(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, copied where it does not start on 16 bytes."""
     return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor
-
-
-def compile_together(jobs: Sequence[tuple[Launcher, Variant]], device: int) -> None:
-    """Compile several variants in threads; each later call of one finds it done."""
-    jobs = [(launcher, v) for launcher, v in jobs if is_direct(launcher.kernel)]
-    if not jobs or AsyncCompileMode is None:
-        return
-    with (
-        torch.cuda.device(device),
-        ThreadPoolExecutor(len(jobs)) as pool,
-        AsyncCompileMode(pool),
-    ):
-        for launcher, variant in jobs:
-            launcher.warm(variant)

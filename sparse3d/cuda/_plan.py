@@ -22,11 +22,11 @@ _BLOCK, _PAIR_ROWS = 256, 128
 _BITS = {torch.uint8: 8, torch.int32: 31, torch.int64: 63}
 """Key types and their bits: a radix sort takes a pass for every 8."""
 
-_count = Launcher(kernels.count_pairs, 3)
-_list = Launcher(kernels.list_pairs, 3)
-_enter = Launcher(kernels.enter_pairs, 3)
-_keys = Launcher(kernels.row_keys, 2)
-_build = Launcher(kernels.build_tiles, 3)
+_count = Launcher(kernels.count_pairs)
+_list = Launcher(kernels.list_pairs)
+_enter = Launcher(kernels.enter_pairs)
+_keys = Launcher(kernels.row_keys)
+_build = Launcher(kernels.build_tiles)
 
 _I32, _I64 = torch.int32, torch.int64
 _ENTER = Variant((_I32, _I32, _I64, _I32), (_BLOCK,), 4)
@@ -96,10 +96,12 @@ def _with_repeats(
     return wide
 
 
-def tiles_of(table: torch.Tensor, bounds: torch.Tensor, taps: int) -> Plan:
-    """Sort the rows of a table [M, S] and cut them into tiles."""
+def tiles_of(
+    table: torch.Tensor, bounds: torch.Tensor, taps: int, rows_each: int | None = None
+) -> Plan:
+    """Sort the rows of a table [M, S] and cut them into tiles; `rows_each` forces 64 or 128."""
     (rows, slots), device, index = table.shape, table.device, table.get_device()
-    bm = rows_a_tile(rows)
+    bm = rows_each or rows_a_tile(rows)
     tiles = -(-rows // bm)
     made = Plan(
         torch.empty(tiles * bm, dtype=torch.int32, device=device),

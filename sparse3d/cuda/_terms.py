@@ -14,8 +14,8 @@ __all__ = ["Terms", "in_terms", "vector"]
 _BLOCK, _CELLS = 4096, 4096
 _F32, _F16, _I32 = torch.float32, torch.float16, torch.int32
 
-_find = Launcher(kernels.find_largest, 3)
-_split = Launcher(kernels.split_terms, 5)
+_find = Launcher(kernels.find_largest)
+_split = Launcher(kernels.split_terms)
 _FIND = Variant((_F32, _F32, _I32), (_BLOCK,), 4)
 
 

@@ -24,11 +24,11 @@ _ACTIVATIONS = {"none": 0, "relu": 1, "leaky_relu": 1, "sigmoid": 2}
 _WIDE = 1 << 31
 _I32, _I64, _F32 = torch.int32, torch.int64, torch.float32
 
-_conv = Launcher(conv_kernels.conv_tiles, 16, 1)
-_finish = Launcher(conv_kernels.finish_splits, 7, 1)
-_channels = Launcher(conv_kernels.conv_channels, 8, 1)
-_parts = Launcher(grad_kernels.weight_grad_parts, 9)
-_finish_grad = Launcher(grad_kernels.finish_weight_grad, 4)
+_conv = Launcher(conv_kernels.conv_tiles)
+_finish = Launcher(conv_kernels.finish_splits)
+_channels = Launcher(conv_kernels.conv_channels)
+_parts = Launcher(grad_kernels.weight_grad_parts)
+_finish_grad = Launcher(grad_kernels.finish_weight_grad)
 
 
 class _Epilogue(NamedTuple):

@@ -334,3 +334,52 @@ def test_maps_without_pairs_and_their_gradients() -> None:
     assert_close(found[0][: len(indices)], expected[1], torch.float32, GRADIENT)
     for ours, theirs in zip(found[1:], expected[2:], strict=True):
         assert_close(ours, theirs, torch.float32, GRADIENT)
+
+
+needs_gpu = pytest.mark.skipif(not GPU, reason="needs an NVIDIA GPU")
+
+
+@pytest.mark.cuda
+@needs_gpu
+def test_twenty_million_rows() -> None:
+    """N * C beyond 2^31: forward and both gradients, looked at where addresses are largest."""
+    rows, depth, width = 20_000_000, 128, 16
+    places = torch.arange(rows, dtype=torch.int32, device="cuda")
+    indices = torch.stack([torch.zeros_like(places), places], 1)
+    x = torch.randn(rows, depth, dtype=torch.float16, device="cuda").requires_grad_()
+    up = torch.randn(rows, width, dtype=torch.float16, device="cuda")
+    layer = spnn.SubMConv1d(depth, width, 3, bias=False).half().cuda()
+    out = layer(SparseConvTensor(x, indices, None, 1, check=False)).features
+    to_x, to_weight = torch.autograd.grad(out, [x, layer.weight], up)
+    last, weight = slice(rows - 1000, rows), layer.weight.detach().double()
+    dense = nn.functional.conv1d(x.detach()[last].double().t(), weight.permute(0, 2, 1), padding=1)
+    assert_close(out[last][1:], dense.t()[1:], torch.float16)
+    back = nn.functional.conv_transpose1d(up[last].double().t(), weight.permute(0, 2, 1), padding=1)
+    assert_close(to_x[last][1:], back.t()[1:], torch.float16, GRADIENT)
+    centre = sum(
+        u.float().t() @ v.float()
+        for u, v in zip(up.split(10**6), x.detach().split(10**6), strict=True)
+    )
+    error = (to_weight[:, 1].float() - centre).norm() / centre.norm()
+    assert error <= 2e-3
+
+
+@pytest.mark.cuda
+@needs_gpu
+def test_the_feature_path_is_captured_as_it_is() -> None:
+    """Over prepared maps a layer's launches go into a CUDA graph of the caller's."""
+    indices = sites()
+    net = nn.Sequential(
+        spnn.SubMConv3d(16, 32, 3, indice_key="k"), spnn.SubMConv3d(32, 16, 3)
+    ).cuda()
+    x = tensor(torch.randn(len(indices), 16, device="cuda"), indices)
+    with torch.no_grad():
+        spnn.prepare(net, x)
+        net(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = net(x).features
+        for _ in range(2):
+            x.features.normal_()
+            graph.replay()
+            assert torch.equal(out, net(x).features)

@@ -25,6 +25,13 @@ run() { # NAME COMMAND...: its output in OUT/NAME.log, its last lines here
     echo "-- $((SECONDS - begin)) s"
 }
 
+"$PYTHON" - <<'END' || exit
+from sparse3d import _registry
+
+reason = _registry.load("cuda")
+raise SystemExit(f"nothing to check here: {reason}" if reason else 0)
+END
+
 suite=("$PYTHON" -m pytest -q -p no:cacheprovider)
 "$PYTHON" -c 'import xdist' 2>/dev/null && spread=(-n 8) || spread=()
 

@@ -73,6 +73,10 @@ def _with_room(arg: Any, count: int, rows: int) -> Any:
     return _Rows(arg, rows) if matches else arg
 
 
+def _without_graph(value: Any) -> Any:
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
 class Captured:
     """What `capture` gives."""
 
@@ -123,24 +127,31 @@ class Captured:
         self.features = x.features.new_zeros((rows, x.features.shape[1]))
         self.args = tuple(_with_room(arg, len(x), rows) for arg in args)
         self.filled, self.rooms = 0, Rooms()
-        self._fill(x, args)
-        self._forward()
-        counts = torch.stack(self.rooms.counts).tolist() if self.rooms.counts else []
-        self.rooms = Rooms([math.ceil(self.room * count) + 1 for count in counts])
         self.graph: torch.cuda.CUDAGraph | None = None
+        self._fill(x, args)
         if device.type == "cuda":
             with torch.cuda.device(device):
                 self._record()
+        else:
+            self._size()
+
+    def _size(self) -> None:
+        """Run once with room for anything, to see how many sites there are."""
+        self._forward()
+        counts = torch.stack(self.rooms.counts).tolist() if self.rooms.counts else []
+        self.rooms = Rooms([math.ceil(self.room * count) + 1 for count in counts])
 
     def _record(self) -> None:
+        # All passes on one stream: a gradient accumulates on the stream that it was first used on.
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
+            self._size()
             for _ in range(2):
                 self._forward()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=stream):
             self._forward()
         self.graph = graph
 
@@ -157,7 +168,8 @@ class Captured:
         falls = ((batch[1:] < batch[:-1]) & (batch[1:] >= 0)).any()
         self.sites = x._coordinates
         with torch.set_grad_enabled(self.train):
-            self.result = self.model(x, *(getattr(arg, "rows", arg) for arg in self.args))
+            made = self.model(x, *(getattr(arg, "rows", arg) for arg in self.args))
+        self.result = pytree.tree_map(_without_graph, made)
         self.status = torch.stack([falls.long(), *self.rooms.counts])
 
     @torch.no_grad()
@@ -210,6 +222,5 @@ class Captured:
             )
         if not isinstance(value, torch.Tensor):
             return value
-        value = value.detach()
         whole = value.ndim > 0 and value.shape[0] == self.features.shape[0]
         return value[: self.filled].clone() if whole else value.clone()

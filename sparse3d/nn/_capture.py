@@ -27,7 +27,7 @@ def capture(
 
     The host then only copies the scene in, whatever the number of layers: nothing is launched one
     by one. The graph has room for scenes larger than `x`; where one needs more, it is captured
-    anew. Off the GPU the same is computed without a graph.
+    anew; in training that is an error. Off the GPU the same is computed without a graph.
 
     Rows of a scene must be in order of their batch ids. Sites that the network makes are in order
     of first occurrence.
@@ -74,6 +74,8 @@ def _with_room(arg: Any, count: int, rows: int) -> Any:
 
 
 def _without_graph(value: Any) -> Any:
+    if isinstance(value, SparseConvTensor):
+        return value.replace_feature(value.features.detach())
     return value.detach() if isinstance(value, torch.Tensor) else value
 
 
@@ -98,7 +100,8 @@ class Captured:
 
         Raises:
             ValueError: if the scene has another grid, batch size, dtype or device, or its rows are
-                not in order of their batch ids.
+                not in order of their batch ids; in training, if it needs more room. A step whose
+                own sites lack room has then been made without them.
         """
         self._check_like(x)
         if len(args) != len(self.args):
@@ -107,6 +110,9 @@ class Captured:
             made = self._run(x, args)
             if self._fits():
                 return made
+        if self.train:
+            way_out = "capture a larger scene, or with more room"
+            _check.fail("x", "within the room that was captured", f"{len(x)} rows", way_out)
         self._build(x, args)
         return self._run(x, args)
 

@@ -144,5 +144,7 @@ def test_a_training_step(device: str) -> None:
     for rows in (200, 150, 280, 60):
         x, target = scene(rows, device), labels(rows)
         assert torch.allclose(ready(x, target), plain(x, target), rtol=1e-4)
+    with pytest.raises(ValueError, match="x must be within the room that was captured, got 400 r"):
+        ready(scene(400, device), labels(400))
     for a, b in zip(mine.state_dict().values(), theirs.state_dict().values(), strict=True):
         assert torch.allclose(a, b, rtol=1e-3, atol=1e-4)

@@ -30,7 +30,8 @@ CASES = [
     ("dense", {"SP_COLS": 4, "SP_ELEM": "half"}),
     ("fps", {}),
     ("knn", {"SP_SLOTS": 2, "SP_METRIC": 1}),
-    ("ball_query", {}),
+    ("ball_query", {"SP_SLOTS": 4}),
+    ("index", {}),
     ("group", {"SP_ELEM": "half"}),
 ]
 

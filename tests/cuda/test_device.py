@@ -12,7 +12,7 @@ import torch
 from contract.engine import same_bytes
 from contract.samples import EMPTY, SMALL, WIDE, Size, engine_ops, samples
 from cuda_tensors import HOST
-from point_oracle import make_cloud
+from point_oracle import RADII, make_cloud
 from tolerance import GRADIENT, assert_close, assert_same
 
 from sparse3d import _registry, pointops
@@ -121,6 +121,29 @@ def test_point_operators_equal_the_reference(shape: str) -> None:
         got = run(points.cuda(), few.cuda())
     for mine, theirs in zip(got, expected, strict=True):
         assert torch.equal(mine.cpu(), theirs)
+
+
+@pytest.mark.parametrize("shape", ["uniform", "lattice", "clustered", "lidar"])
+def test_indexed_searches_equal_scans(shape: str) -> None:
+    """Enough points for several rounds of outer boxes; a wide ball, and one that few points hit."""
+    cloud = make_cloud(shape, 70_000).cuda()
+    query = torch.cat([cloud[::500], make_cloud(shape, 100, 1).cuda(), cloud[:1] + 1e4])
+    index = pointops.SpatialIndex(cloud)
+    for k in (1, 16, 100):
+        near = [index.knn(query, k, backend=how) for how in ("bvh", "scan")]
+        balls = [
+            index.ball_query(query, RADII[shape] * scale, k, backend=how)
+            for scale in (0.02, 1.0)
+            for how in ("bvh", "scan")
+        ]
+        for one, two in (near, balls[:2], balls[2:]):
+            assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+    cloud_alone = cloud[None, :20_000]
+    with _registry.strict():  # enough pairs to build an index without being asked
+        distance, rows = pointops.knn(cloud_alone, cloud_alone, 4)
+    again = pointops.SpatialIndex(cloud[:20_000], backend="scan").knn(cloud[:20_000], 4)
+    assert torch.equal(distance[0], again[0])
+    assert torch.equal(rows[0], again[1])
 
 
 def test_sampling_with_many_groups_equals_one_group() -> None:

@@ -293,6 +293,7 @@ STEMS = {
     "ball_query": {},
     "fps": {},
     "group": {},
+    "index": {},
     "knn": {"SP_METRIC": (0, 1, 2)},
     "scan": {},
     "conv_plan": {},

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import triton_interpreter
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 20
@@ -96,6 +97,8 @@ def backend(request: pytest.FixtureRequest) -> str:
             option = request.config.getoption
             wanted = ("--metal-front", "--metal-seed", "--metal-schedules")
             enable(*(option(name) for name in wanted))
+    if name == "cuda" and triton_interpreter.is_interpreting():
+        triton_interpreter.enable()
     reason = registry.load(name)
     if reason is not None:
         pytest.skip(f"{name}: {reason}")

@@ -3,6 +3,8 @@ packages=()
 command -v c++ >/dev/null || packages+=(g++)
 command -v make >/dev/null || packages+=(make)
 command -v git >/dev/null || packages+=(git)
+# tests/view look at the page in a browser.
+command -v chromium >/dev/null || packages+=(chromium)
 # tests/metal_emu runs the .metal files through clang's "C++ for OpenCL"; 17 is the oldest that knows bfloat.
 command -v clang++-19 >/dev/null || packages+=(clang-19)
 python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)

@@ -24,6 +24,13 @@ def _rounded(size: int) -> int:
     return -(-size // step) * step
 
 
+def _mapped(size: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:  # as torch's and the library's own failures are told
+        raise MemoryError(f"no memory for an output of {size} bytes: {error.strerror}") from None
+
+
 class Memory:
     """Blocks that come back when the tensor over them dies. Its lists change by single steps of
     the interpreter, so it needs no lock, which a forked child could find taken."""
@@ -45,7 +52,11 @@ class Memory:
                 return block
         size = _rounded(size)
         self._shrink(self.kept() - size)  # what fits nothing makes room
-        return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            return _mapped(size)
+        except MemoryError:
+            self._shrink(0)
+            return _mapped(size)
 
     def _remove(self, block: mmap.mmap) -> bool:
         try:

@@ -41,7 +41,7 @@ def test_segment(tmp_path: Path) -> None:
     )
     assert (status, err) == (130, "error: interrupted\n")
     made = names(out)
-    assert 6 <= len(made) < 300
+    assert 4 <= len(made) < 300  # three of the first scan, the label file of the second
     assert not [name for name in made if name.endswith(".part")]
     again = tmp_path / "again"
     stems = [f"{index:03}" for index in range(len(made) // 3)]

@@ -233,13 +233,14 @@ def write_results(
     folder.mkdir(parents=True, exist_ok=True)
     shown = labels[scan.rows]
     made: list[Path] = []
+    picture, cloud, label = (folder / f"{stem}.{kind}" for kind in ("png", "ply", "label"))
     try:
-        made.append(folder / f"{stem}.png")
-        write_picture(made[-1], scan.points, shown, title)
-        made.append(folder / f"{stem}.ply")
-        write_ply(made[-1], scan.points, colors_of(shown), shown)
-        made.append(folder / f"{stem}.label")
-        write_labels(made[-1], labels)
+        write_picture(picture, scan.points, shown, title)
+        made.append(picture)
+        write_ply(cloud, scan.points, colors_of(shown), shown)
+        made.append(cloud)
+        write_labels(label, labels)
+        made.append(label)
     except BaseException:
         for path in made:
             path.unlink(missing_ok=True)

@@ -412,7 +412,7 @@ def sweep_layer(pairs: Any, rows: int, width: int, kind: str) -> None:
     found = []
     for bm in (64, 128):
         plan = _plan.tiles_of(pairs.neighbours(), bounds, 27, bm)
-        picked = conv_tile(plan.count.shape[0], bm, width, width, 1, terms)
+        picked = conv_tile(plan.filled.shape[0], bm, width, width, 1, terms)
         tried = {picked}
         for bn in sorted({whole, 64}):
             for bk, stages in ((32, 3), (32, 4), (64, 2), (64, 3), (64, 4)):

@@ -13,7 +13,7 @@ import torch
 
 from ..ops.conv import conv_plan
 from . import _triton_plan as kernels
-from ._launcher import Launcher, Variant
+from ._launcher import Launcher, Variant, aligned
 from ._tiles import rows_a_tile
 
 __all__ = ["Plan", "make", "tiles_of"]
@@ -37,14 +37,14 @@ _BUILD = {bm: Variant((_I32, _I64, _I32, _I32, _I32, _I32), (bm,), bm // 32) for
 class Plan(NamedTuple):
     """T tiles of BM rows with S slots each. int32; -1 where nothing is.
 
-    rows [T * BM], inputs [T * S + 1, BM], taps [T * S + 1], count [T] the entries in use of each
+    rows [T * BM], inputs [T * S + 1, BM], taps [T * S + 1], filled [T] the entries in use of each
     tile, bounds int64 [K + 1] the map's splits on the device.
     """
 
     rows: torch.Tensor
     inputs: torch.Tensor
     taps: torch.Tensor
-    count: torch.Tensor
+    filled: torch.Tensor
     bounds: torch.Tensor
 
 
@@ -117,7 +117,7 @@ def tiles_of(
         grid = (-(-rows // _BLOCK), 1, 1)
         _keys(_KEYS[keys.dtype], grid, (table, rank, keys), (rows, slots), index)
         order = torch.sort(keys, stable=True).indices
-        lists = (table, order, made.rows, made.inputs, made.taps, made.count)
+        lists = (table, order, made.rows, made.inputs, made.taps, made.filled)
         _build(_BUILD[bm], (tiles, 1, 1), lists, (rows, taps, slots), index)
     return made
 
@@ -179,4 +179,12 @@ def _conv_plan(
         return _of_table(src)
     if is_identity(src, dst, taps, num_in, num_out):
         return []
-    return list(make(src.contiguous(), dst.contiguous(), splits, num_out, mirrored or distinct))
+    return list(
+        make(
+            aligned(src.contiguous()),
+            aligned(dst.contiguous()),
+            splits,
+            num_out,
+            mirrored or distinct,
+        )
+    )

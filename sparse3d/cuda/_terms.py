@@ -45,10 +45,10 @@ def in_terms(first: torch.Tensor, second: torch.Tensor) -> Terms:
     blocks = -(-sizes[0] // _BLOCK)
     grid = (blocks + -(-sizes[1] // _BLOCK), 1, 1)
     _find(_FIND, grid, (first, second, largest), (blocks, *sizes), index)
-    made = [
+    made = tuple(
         torch.empty((count, 2 * width), dtype=_F16, device=device)
         for count, width in zip(rows, widths, strict=True)
-    ]
+    )
     bn = min(128, max(16, 1 << (max(widths) - 1).bit_length()))
     bm, v = _CELLS // bn, vector(*widths)
     blocks = -(-rows[0] // bm)
@@ -56,4 +56,4 @@ def in_terms(first: torch.Tensor, second: torch.Tensor) -> Terms:
     variant = Variant((_F32, _F32, _F16, _F16, _I32), (v, bm, bn), 4)
     scalars = (blocks, rows[0], widths[0] // v, rows[1], widths[1] // v)
     _split(variant, grid, (first, second, *made, largest), scalars, index)
-    return Terms(*made, largest)
+    return Terms(made[0], made[1], largest)

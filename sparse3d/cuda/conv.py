@@ -119,7 +119,7 @@ def _by_tiles(
 ) -> None:
     depth, width, groups, backward = layer
     channels, taps, inner = weight.shape
-    tiles, bm, device = plan.count.shape[0], plan.inputs.shape[1], x.get_device()
+    tiles, bm, device = plan.filled.shape[0], plan.inputs.shape[1], x.get_device()
     terms = _terms_of(x.dtype)
     tile = forced or conv_tile(tiles, bm, depth, width, groups, terms)
     wide = max(x.numel() * (1 if terms == 1 else 2), 2 * weight.numel()) >= _WIDE
@@ -231,13 +231,14 @@ def _by_channels(
     x: torch.Tensor, weight: torch.Tensor, plan: Plan, out: torch.Tensor, epilogue: _Epilogue
 ) -> None:
     """Depthwise layers: forward and input gradient are the same sum."""
-    width, tiles, bm = out.shape[1], plan.count.shape[0], plan.inputs.shape[1]
+    width, tiles, bm = out.shape[1], plan.filled.shape[0], plan.inputs.shape[1]
     bn = min(64, max(16, 1 << (width - 1).bit_length()))
     dtypes = (x.dtype, weight.dtype, out.dtype, *_dtypes(epilogue, out.dtype), *[_I32] * 4)
     tensors = (x, weight, out, epilogue.bias, epilogue.residual, *plan[:4])
     slots = plan.taps.shape[0] // tiles
-    scalars = (slots, width, weight.shape[1], width, width, width)
-    scalars = (*scalars, epilogue.has, epilogue.act, epilogue.slope)
+    rows = (width, width, width)
+    ends = (epilogue.has, epilogue.act, epilogue.slope)
+    scalars = (slots, width, weight.shape[1], *rows, *ends)
     grid = (tiles, -(-width // bn), 1)
     _channels(Variant(dtypes, (epilogue.adds, bm, bn), 4), grid, tensors, scalars, x.get_device())
 
@@ -315,7 +316,9 @@ def _made(
 ) -> Plan:
     if plan:
         return Plan(*plan[:5])
-    return _plan.make(src.contiguous(), dst.contiguous(), splits, num_out, distinct=False)
+    return _plan.make(
+        aligned(src.contiguous()), aligned(dst.contiguous()), splits, num_out, distinct=False
+    )
 
 
 @conv_forward.kernel("cuda", when=_takes)
@@ -389,4 +392,6 @@ def _weight_grad(
     bounds = plan[4] if plan else splits.to(src.device, non_blocking=True)
     if len(plan) > len(Plan._fields):
         src, dst = plan[5:]
-    return weight_grad(features, grad, src.contiguous(), dst.contiguous(), bounds, groups)
+    return weight_grad(
+        features, grad, aligned(src.contiguous()), aligned(dst.contiguous()), bounds, groups
+    )

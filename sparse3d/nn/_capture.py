@@ -149,7 +149,7 @@ class Captured:
 
     def _record(self) -> None:
         # All passes on one stream: a gradient accumulates on the stream that it was first used on.
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             self._size()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import torch
 
@@ -186,7 +187,7 @@ class Room(Coordinates):
         return _map(down[:size], up, self, target, geometry), target
 
 
-def _refuse(geometry: Geometry, kind: str) -> None:
+def _refuse(geometry: Geometry, kind: str) -> NoReturn:
     _check.fail(
         "layer",
         "submanifold, inverse, 1 x 1, or of windows that do not overlap to be captured",

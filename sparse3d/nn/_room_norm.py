@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -64,17 +65,25 @@ def room_norm(norm: nn.BatchNorm1d, room: Room, features: torch.Tensor) -> torch
     """What `norm` gives in training for the sites of a room; other rows are anything."""
     count = room.count()
     rows = features.masked_fill(~room.used[:, None], 0)
-    weight, bias = norm.weight, norm.bias
-    if weight is None:
-        weight, bias = torch.ones_like(norm.running_mean), torch.zeros_like(norm.running_mean)
-    out, mean, var = _Normalize.apply(rows, weight, bias, count, norm.eps)
-    if norm.track_running_stats and norm.running_mean is not None:
-        with torch.no_grad():
-            norm.num_batches_tracked.add_(1)
-            part = norm.momentum
-            if part is None:
-                part = norm.num_batches_tracked.to(mean.dtype).reciprocal()
-            norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), part)
-            spread = var * (count / (count - 1).clamp(min=1))
-            norm.running_var.lerp_(spread.to(norm.running_var.dtype), part)
-    return out
+    width = {"size": (norm.num_features,), "device": rows.device}
+    weight = torch.ones(**width) if norm.weight is None else norm.weight
+    bias = torch.zeros(**width) if norm.bias is None else norm.bias
+    normalize: Callable[..., Any] = _Normalize.apply  # type: ignore[no-untyped-call]
+    out, mean, var = normalize(rows, weight, bias, count, norm.eps)
+    if norm.track_running_stats:
+        _track(norm, mean, var * (count / (count - 1).clamp(min=1)))
+    made: torch.Tensor = out
+    return made
+
+
+@torch.no_grad()
+def _track(norm: nn.BatchNorm1d, mean: torch.Tensor, var: torch.Tensor) -> None:
+    seen, means, spread = norm.num_batches_tracked, norm.running_mean, norm.running_var
+    if seen is None or means is None or spread is None:
+        return
+    seen.add_(1)
+    part: Any = norm.momentum
+    if part is None:
+        part = seen.to(mean.dtype).reciprocal()
+    means.lerp_(mean.to(means.dtype), part)
+    spread.lerp_(var.to(spread.dtype), part)

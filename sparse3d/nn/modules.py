@@ -54,8 +54,8 @@ class SparseBatchNorm(nn.BatchNorm1d):
 
     def forward(self, input: Any) -> Any:
         if isinstance(input, SparseConvTensor):
-            if self.training and _in_room(input):
-                return input.replace_feature(room_norm(self, input.coordinates, input.features))
+            if self.training and isinstance(input._coordinates, Room):
+                return input.replace_feature(room_norm(self, input._coordinates, input.features))
             return input.replace_feature(normalize_rows(self, input.features))
         return normalize_rows(self, input)
 
@@ -225,15 +225,12 @@ class SparseSequential(SparseModule):
         return input if add_input is None else input + add_input
 
 
-def _in_room(x: SparseConvTensor) -> bool:
-    return isinstance(x._coordinates, Room)
-
-
 def _apply(module: nn.Module, value: Any) -> Any:
     if is_spconv_module(module) or not isinstance(value, SparseConvTensor):
         return module(value)
-    if isinstance(module, nn.BatchNorm1d) and module.training and _in_room(value):
-        return value.replace_feature(room_norm(module, value.coordinates, value.features))
+    sites = value._coordinates
+    if isinstance(module, nn.BatchNorm1d) and module.training and isinstance(sites, Room):
+        return value.replace_feature(room_norm(module, sites, value.features))
     if isinstance(module, nn.BatchNorm1d) and module.training and len(value.features) < 2:
         # torch refuses one row in training; a scene may well have one voxel.
         return value.replace_feature(normalize_rows(module, value.features))

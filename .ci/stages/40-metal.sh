@@ -9,7 +9,7 @@ recorded=(tests/compat/test_spconv.py tests/compat/test_minkowski_golden.py test
 clang_too=(tests/metal_emu tests/metal/test_traffic.py tests/metal/test_minkunet.py tests/metal/test_selftest.py)
 suite --metal-front clang "${clang_too[@]}" >metal-clang.log 2>&1 &
 clang=$!
-suite --metal-front gcc --metal-seed 1000 tests/metal/test_kernels.py tests/metal/test_cuda.py "${recorded[@]}" || failed=1
+suite --metal-front gcc --metal-seed 1000 tests/metal/test_kernels.py "${recorded[@]}" || failed=1
 wait "$clang" || failed=1
 cat metal-clang.log && rm metal-clang.log
 [[ -z ${failed:-} ]]

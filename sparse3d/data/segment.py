@@ -14,15 +14,24 @@ import numpy.typing as npt
 import torch
 
 from sparse3d import checkpoint
+from sparse3d.data.clip import clipped
 from sparse3d.data.config import SegmentConfig
 from sparse3d.data.files import write_labels, write_ply
 from sparse3d.data.inputs import to_sparse
 from sparse3d.data.kitti import Scan
 from sparse3d.data.picture import write_picture
 from sparse3d.data.semantic_kitti import colors_of
+from sparse3d.data.views import View
 from sparse3d.models.minkunet import MinkUNet
 
-__all__ = ["Segmenter", "Stages", "choose_device", "load_weights", "write_results"]
+__all__ = [
+    "Segmenter",
+    "Stages",
+    "build",
+    "choose_device",
+    "load_weights",
+    "write_results",
+]
 
 PathLike = str | os.PathLike[str]
 
@@ -78,10 +87,14 @@ def load_weights(path: PathLike) -> dict[str, torch.Tensor]:
     return checkpoint.read(Path(path))
 
 
-def _load_into(model: torch.nn.Module, config: SegmentConfig, path: PathLike) -> None:
-    """Take the weights over, whichever library stored them.
+def load_into(model: torch.nn.Module, config: SegmentConfig, path: PathLike) -> None:
+    """Take over the weights of a checkpoint file, whichever library stored them.
 
     Ours see (z, y, x), the other libraries' MinkUNets (x, y, z): the axes of their kernels turn.
+
+    Raises:
+        ValueError: The file is missing, holds no tensors by name, or not those of the network of
+            the recipe; one line.
     """
     state, names = load_weights(path), model.state_dict()
     own = all(key.removeprefix("module.") in names for key in state)
@@ -119,20 +132,30 @@ class Segmenter:
         if path is None:
             raise ValueError(f"checkpoint must be given for the config {config.name!r}, got none")
         model = build(config)
-        _load_into(model, config, path)
+        load_into(model, config, path)
         return cls(config, model, device)
 
     def predict(
         self, points: npt.NDArray[np.float32], stages: Stages | None = None
     ) -> npt.NDArray[np.uint32]:
-        """Raw label of each point ``[N]``."""
+        """Raw label of each point ``[N]``; 0 for those that the recipe's clip leaves out."""
         stages = stages if stages is not None else Stages()
-        if len(points) == 0:
-            return np.zeros(0, np.uint32)
-        total = self._scores(points, stages)
-        for view in range(1, self.config.views):
-            total = total + self._scores(turned(points, view), stages)
-        return np.asarray(self._raw[total.argmax(dim=1).numpy()], np.uint32)
+        labels = np.zeros(len(points), np.uint32)
+        seen, kept = clipped(points, self.config.clip, self.config.outside)
+        if len(seen) == 0:
+            return labels
+        labels[kept] = self._raw[self.scores(seen, stages).argmax(dim=1).numpy()]
+        return labels
+
+    def scores(self, points: npt.NDArray[np.float32], stages: Stages | None = None) -> torch.Tensor:
+        """Log-probability of each class for each point ``[N, K]``, summed over the views; on the
+        CPU. Nothing is clipped.
+        """
+        stages = stages if stages is not None else Stages()
+        total = self._scores(self.config.views[0].apply(points), stages)
+        for view in self.config.views[1:]:
+            total = total + self._scores(view.apply(points), stages)
+        return total
 
     def _scores(self, points: npt.NDArray[np.float32], stages: Stages) -> torch.Tensor:
         """Log-probability of each class for each point, on the CPU."""
@@ -147,7 +170,12 @@ class Segmenter:
                 dtype=config.dtype,
             )
         with stages.measure("network"), torch.inference_mode():
-            scores: torch.Tensor = self.model(tensor.to(self.device))
+            x = tensor.to(self.device)
+            if config.devoxelise == "trilinear":
+                places = torch.from_numpy(grid.positions(points, config.rounding))
+                between: torch.Tensor = self.model(x, places.to(self.device))
+                return between.float().log_softmax(dim=1).cpu()
+            scores: torch.Tensor = self.model(x)
             return scores.float().log_softmax(dim=1).cpu()[torch.from_numpy(grid.inverse)]
 
     def label(self, scan: Scan, stages: Stages | None = None) -> npt.NDArray[np.uint32]:
@@ -159,13 +187,7 @@ class Segmenter:
 
 def turned(points: npt.NDArray[np.float32], view: int) -> npt.NDArray[np.float32]:
     """The scan turned about the vertical by 45 degrees a view; from the second on, mirrored."""
-    angle = view * np.pi / 4
-    c, s = np.float32(np.cos(angle)), np.float32(np.sin(angle))
-    mirror = np.float32(-1 if view > 1 else 1)
-    moved = np.array(points, np.float32)
-    moved[:, 0] = c * points[:, 0] - s * points[:, 1]
-    moved[:, 1] = mirror * (s * points[:, 0] + c * points[:, 1])
-    return moved
+    return View.numbered(view).apply(points)
 
 
 def build(config: SegmentConfig) -> torch.nn.Module:
@@ -187,13 +209,14 @@ def write_results(
     folder.mkdir(parents=True, exist_ok=True)
     shown = labels[scan.rows]
     made: list[Path] = []
+    picture, cloud, label = (folder / f"{stem}.{kind}" for kind in ("png", "ply", "label"))
     try:
-        made.append(folder / f"{stem}.png")
-        write_picture(made[-1], scan.points, shown, title)
-        made.append(folder / f"{stem}.ply")
-        write_ply(made[-1], scan.points, colors_of(shown), shown)
-        made.append(folder / f"{stem}.label")
-        write_labels(made[-1], labels)
+        write_picture(picture, scan.points, shown, title)
+        made.append(picture)
+        write_ply(cloud, scan.points, colors_of(shown), shown)
+        made.append(cloud)
+        write_labels(label, labels)
+        made.append(label)
     except BaseException:
         for path in made:
             path.unlink(missing_ok=True)

@@ -88,12 +88,13 @@ def load_weights(path: PathLike) -> dict[str, torch.Tensor]:
 
 
 def load_into(model: torch.nn.Module, config: SegmentConfig, path: PathLike) -> None:
-    """Take the weights over, whichever library stored them.
+    """Take over the weights of a checkpoint file, whichever library stored them.
 
     Ours see (z, y, x), the other libraries' MinkUNets (x, y, z): the axes of their kernels turn.
 
     Raises:
-        ValueError: The file holds no weights, or not those of the network; one line.
+        ValueError: The file is missing, holds no tensors by name, or not those of the network of
+            the recipe; one line.
     """
     state, names = load_weights(path), model.state_dict()
     own = all(key.removeprefix("module.") in names for key in state)

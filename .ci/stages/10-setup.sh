@@ -22,3 +22,5 @@ for version in 2.7 2.8; do
     [[ -d .venv/pyg-$version ]] || "$BIN/python" -m pip install --quiet --no-deps --target ".venv/pyg-$version" \
         "torch_geometric==$version.*" psutil tqdm xxhash
 done
+# NVRTC compiles for any GPU without one: tests/cuda/test_compile.py (58 MB; there is none for macOS).
+"$BIN/python" -m pip install --quiet --no-deps nvidia-cuda-nvrtc || echo "no NVRTC for this machine: CUDA sources are not compiled here"

@@ -68,7 +68,7 @@ def room_norm(norm: nn.BatchNorm1d, room: Room, features: torch.Tensor) -> torch
     width = {"size": (norm.num_features,), "device": rows.device}
     weight = torch.ones(**width) if norm.weight is None else norm.weight
     bias = torch.zeros(**width) if norm.bias is None else norm.bias
-    normalize: Callable[..., Any] = _Normalize.apply  # type: ignore[no-untyped-call]
+    normalize: Callable[..., Any] = _Normalize.apply
     out, mean, var = normalize(rows, weight, bias, count, norm.eps)
     if norm.track_running_stats:
         _track(norm, mean, var * (count / (count - 1).clamp(min=1)))

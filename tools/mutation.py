@@ -139,6 +139,7 @@ def prepare(name: str, folder: Path) -> Path:
         CONFIG.format(module=target.module, python=sys.executable, seconds=SECONDS + 5)
     )
     (folder / "client.py").write_text(CLIENT)
+    shutil.copy2(tree / target.module, folder / "pristine.py")
     with serving(name, folder):
         call(["baseline", "../config.toml"], tree)
     call(["init", "../config.toml", "../session.sqlite"], tree)
@@ -207,7 +208,11 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
     session = prepare(options.target, folder)
     if not options.report:
+        # A run that was cut short leaves its last mutant in place.
+        module = TARGETS[options.target].module
+        shutil.copy2(folder / "pristine.py", folder / "tree" / module)
         with serving(options.target, folder):
+            call(["baseline", "../config.toml"], folder / "tree")
             call(["exec", "../config.toml", "../session.sqlite"], folder / "tree", options.seconds)
     return int(report(session) < ENOUGH)
 

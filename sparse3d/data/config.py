@@ -86,7 +86,13 @@ def load_config(source: str | os.PathLike[str]) -> SegmentConfig:
         ValueError: The recipe is missing, no YAML, or has wrong or unknown entries; one line.
     """
     path = config_path(source)
-    return parse_config(load_yaml(path), path)
+    table = load_yaml(path)
+    try:
+        return parse_config(table, path)
+    except TypeError as error:
+        raise ValueError(
+            f"{path}: entries must be of the kinds of a recipe, got: {error}"
+        ) from None
 
 
 def config_path(source: str | os.PathLike[str]) -> Path:
@@ -135,7 +141,7 @@ def parse_config(table: Mapping[str, Any], path: Path) -> SegmentConfig:
         devoxelise=_choice(
             {"devoxelise": "nearest", **feed}, "devoxelise", ("nearest", "trilinear"), path
         ),
-        weights=table.get("weights"),
+        weights=_file_name(table.get("weights"), path),
         about=str(table.get("about", "")),
     )
 
@@ -176,6 +182,13 @@ def _classes(table: Mapping[str, Any], path: Path) -> tuple[int, ...]:
     if channels == len(inverse) - 1:
         return inverse[1:]
     raise ValueError(f"{path}: classes must be listed for num_classes = {channels}")
+
+
+def _file_name(name: Any, path: Path) -> str | None:
+    """A file that lies in the package's folder of weights, and nowhere else."""
+    if name is not None and (not isinstance(name, str) or Path(name).name != name):
+        raise ValueError(f"{path}: weights must be the plain name of a file, got {name!r}")
+    return name
 
 
 def _table(table: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:

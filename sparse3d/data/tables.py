@@ -13,6 +13,8 @@ __all__ = ["Table", "check_keys", "load_yaml"]
 
 _EXPONENT = re.compile(r"[-+]?\d+e[-+]?\d+", re.IGNORECASE)
 
+_MOST_ENTRIES = 10_000
+
 
 def load_yaml(path: Path) -> Mapping[str, Any]:
     """The table in a YAML file.
@@ -26,11 +28,26 @@ def load_yaml(path: Path) -> Mapping[str, Any]:
         table = yaml.safe_load(path.read_text("utf-8"))
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: must be YAML: {' '.join(str(error).split())}") from None
     if not isinstance(table, dict):
         raise ValueError(f"{path}: must hold a table, got {type(table).__name__}")
+    _check_extent(table, path)
     return table
+
+
+def _check_extent(table: object, path: Path) -> None:
+    """Refuse aliases that unfold without end: messages would spell them out."""
+    open_ends, left = [table], _MOST_ENTRIES
+    while open_ends:
+        left -= 1
+        if left < 0:
+            raise ValueError(f"{path}: must hold at most {_MOST_ENTRIES} entries, aliases unfolded")
+        value = open_ends.pop()
+        if isinstance(value, Mapping):
+            open_ends += [*value, *value.values()][:left]
+        elif isinstance(value, (list, tuple, set)):
+            open_ends += [*value][:left]
 
 
 def check_keys(

@@ -1,11 +1,12 @@
 """Sparse convolution on the CPU: ours, spconv 2.3.8 and torch.mm side by side in one run.
 
     python bench/bench_cpu.py [--scene frame|street] [--threads 2] [--json out.json] [--rows N]
-                              [--peer PYTHON] [--growth growth.png]
+                              [--only WORD ...] [--peer PYTHON] [--growth growth.png]
 
-Each library runs in a process of its own, with the same network code: `sparse3d.nn` stands where
-`spconv.pytorch` does. torch.mm is probed before, in the middle and after; a run whose probes differ by
-more than 10 % is marked as disturbed, take it again. `--peer` names an interpreter that has spconv.
+Each library runs in a process of its own with the same network. The processes take turns in rounds,
+so that both meet the machine in the same state, and torch.mm is probed here between rounds: a round
+whose two probes differ by more than 10 % is discarded. The figures of a piece of work are medians
+over the rounds that count. `--peer` names an interpreter that has spconv.
 """
 
 from __future__ import annotations
@@ -13,85 +14,33 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
+import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import _harness as H
 import torch
-from torch import nn
+from _minkunet import gigaflops, network
 
-ENCODER, DECODER, STEM = (32, 64, 128, 256), (256, 128, 96, 96), 32
 WIDTHS = ((4, 32), (32, 32), (64, 64), (96, 96), (128, 128), (256, 256))
-TRAINED = (32, 64, 128)
+TRAINED, DEEP, LEVELS = (32, 64, 128), (64, 128, 256), 5
+MOVED = 1.1  # more than this between two probes: the machine was disturbed
 
-
-def network(sp: Any) -> nn.Module:
-    """MinkUNet42 in the words that both libraries share."""
-
-    def unit(conv: nn.Module, width: int, relu: bool = True) -> list[nn.Module]:
-        return [conv, nn.BatchNorm1d(width), *([nn.ReLU()] if relu else [])]
-
-    def subm(a: int, b: int, key: str, size: int = 3) -> nn.Module:
-        return sp.SubMConv3d(a, b, size, bias=False, indice_key=f"{key}k{size}")
-
-    class Block(nn.Module):
-        def __init__(self, a: int, b: int, key: str) -> None:
-            super().__init__()
-            self.net = sp.SparseSequential(
-                *unit(subm(a, b, key), b), *unit(subm(b, b, key), b, relu=False)
-            )
-            one = unit(subm(a, b, key, 1), b, relu=False)
-            self.skip = sp.SparseSequential(*one) if a != b else None
-
-        def forward(self, x: Any) -> Any:
-            y = self.net(x)
-            side = x if self.skip is None else self.skip(x)
-            return y.replace_feature(torch.relu(y.features + side.features))
-
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.stem = sp.SparseSequential(
-                *unit(subm(4, STEM, "l0"), STEM), *unit(subm(STEM, STEM, "l0"), STEM)
-            )
-            self.down, self.up = nn.ModuleList(), nn.ModuleList()
-            self.left, self.right = nn.ModuleList(), nn.ModuleList()
-            width, skips = STEM, [STEM]
-            for i, out in enumerate(ENCODER):
-                down = sp.SparseConv3d(width, width, 2, 2, bias=False, indice_key=f"d{i}")
-                self.down.append(sp.SparseSequential(*unit(down, width)))
-                key = f"l{i + 1}"
-                blocks = nn.Sequential(Block(width, out, key), Block(out, out, key))
-                self.left.append(blocks)
-                width = out
-                skips.append(out)
-            for i, out in enumerate(DECODER):
-                up = sp.SparseInverseConv3d(width, out, 2, f"d{3 - i}", bias=False)
-                self.up.append(sp.SparseSequential(*unit(up, out)))
-                key, joined = f"l{3 - i}", out + skips[3 - i]
-                self.right.append(nn.Sequential(Block(joined, out, key), Block(out, out, key)))
-                width = out
-            self.head = nn.Linear(width, 19)
-
-        def forward(self, x: Any) -> torch.Tensor:
-            kept = [self.stem(x)]
-            for down, blocks in zip(self.down, self.left, strict=True):
-                kept.append(blocks(down(kept[-1])))
-            y = kept.pop()
-            for up, blocks in zip(self.up, self.right, strict=True):
-                y = up(y)
-                y = blocks(y.replace_feature(torch.cat([y.features, kept.pop().features], 1)))
-            return self.head(y.features)
-
-    torch.manual_seed(0)
-    return Net()
+EVAL, HALF, STEP = "net eval float32", "net eval bfloat16", "net training step"
+MAPS = [*(f"map level {level}" for level in range(LEVELS)), "maps all"]
+LAYERS = [f"layer {a} {b}" for a, b in WIDTHS]
+BOTH_WAYS = [f"layer {c} {c} forward + backward" for c in TRAINED]
+STRIDED = [f"layer {c} {c} level {level}" for level in (2, 3) for c in DEEP]
+HALVES = [f"layer {a} {b} bfloat16" for a, b in WIDTHS if a >= 32]
+SHARED = [EVAL, STEP, *MAPS, *LAYERS, *BOTH_WAYS]
+WORKS = [EVAL, STEP, HALF, *MAPS, *LAYERS, *BOTH_WAYS, *STRIDED, *HALVES]
 
 
 class Bench:
-    """One library on one scene."""
+    """One library on one scene; `work` measures a piece by its name."""
 
     def __init__(self, library: str, coords: torch.Tensor, repeats: int) -> None:
         self.ours = library == "ours"
@@ -101,110 +50,136 @@ class Bench:
             ops.get_current_stream = lambda: 0  # its backward on a CPU build of torch
         self.coords, self.repeats = coords, repeats
         self.shape = [int((v + 16) // 16 * 16) for v in coords[:, 1:].amax(0)]
-        self.result: dict[str, Any] = {"mm": []}
+        self.net: Any = None
+        self.ready: tuple[str, Any, dict[str, Any]] | None = None
+        self.scenes: list[Any] = []
 
-    def probe(self) -> None:
-        self.result["mm"].append(H.matrix_rate())
+    def work(self, name: str) -> dict[str, Any]:
+        if name == "about":
+            return self._about()
+        first = self.ready is None or self.ready[0] != name
+        if first:
+            self.ready = None  # frees what the last piece held
+            self.ready = (name, *self._prepare(name))
+        _, run, result = self.ready
+        net = name.startswith("net")
+        result = result | H.milliseconds(run, 1 if net else self.repeats, first * (1 if net else 3))
+        if name in (EVAL, STEP):
+            result["rss"] = H.peak_rss()
+        return result
 
-    def tensor(self, features: torch.Tensor) -> Any:
-        return self.sp.SparseConvTensor(features, self.coords, self.shape, 1)
+    def _prepare(self, name: str) -> tuple[Any, dict[str, Any]]:
+        if name.startswith("net"):
+            return self._net(name), {}
+        if name.startswith("map"):
+            return self._map(name), {}
+        return self._layer(name)
 
-    def time(self, name: str, run: Any) -> None:
-        self.result[name] = H.milliseconds(run, self.repeats, 1)
-        print(f"  {name}: {self.result[name]['median']:.1f} ms", file=sys.stderr, flush=True)
+    def _about(self) -> dict[str, Any]:
+        x = self._input(torch.randn(len(self.coords), 4))
+        maps = importlib.import_module("sparse3d.cpu._library")
+        pairs = len(x.coordinates.submanifold((3,) * 3, (1,) * 3))
+        return {
+            "gigaflops": gigaflops(network(self.sp).eval(), x),
+            "pairs": pairs,
+            "paths": maps.paths(),
+        }
 
-    def whole(self) -> None:
-        net = network(self.sp)
+    def _input(self, features: torch.Tensor, level: int = 0) -> Any:
+        coords, shape = self._levels()[level] if level else (self.coords, self.shape)
+        return self.sp.SparseConvTensor(features, coords, shape, 1)
+
+    def _net(self, name: str) -> Any:
+        if self.net is None:
+            self.net = network(self.sp)
         x = torch.randn(len(self.coords), 4)
-        net.eval()
-        with torch.no_grad():
-            self.time("net eval float32", lambda: net(self.tensor(x)))
-            self.result["rss eval"] = H.peak_rss()
-            if self.ours:
-                half = network(self.sp).bfloat16().eval()
-                self.time("net eval bfloat16", lambda: half(self.tensor(x.bfloat16())))
-        net.train()
+        if name == STEP:
+            self.net.train()
 
-        def step() -> None:
-            net.zero_grad(set_to_none=True)
-            net(self.tensor(x)).sum().backward()
+            def step() -> None:
+                self.net.zero_grad(set_to_none=True)
+                self.net(self._input(x)).sum().backward()
 
-        self.time("net training step", step)
-        self.result["rss training"] = H.peak_rss()
+            return step
+        net = self.net.eval()
+        if name == HALF:
+            net, x = network(self.sp).bfloat16().eval(), x.bfloat16()
+        return torch.no_grad()(lambda: net(self._input(x)))
 
-    def maps(self) -> None:
-        find = self._find_ours if self.ours else self._find_spconv
-        coords, shape, levels = self.coords, list(self.shape), []
-        for level in range(5):
-            levels.append((coords, shape))
-            self.time(f"map level {level}", lambda c=coords, s=shape: find(c, s, 3, True))
-            if level < 4:
-                coords = find(coords, shape, 2, False).contiguous()
+    def _levels(self) -> list[tuple[torch.Tensor, list[int]]]:
+        if not self.scenes:
+            coords, shape = self.coords, list(self.shape)
+            for _ in range(LEVELS):
+                self.scenes.append((coords, shape))
+                coords = self._find(coords, shape, 2, False).contiguous()
                 shape = [v // 2 for v in shape]
+        return self.scenes
+
+    def _map(self, name: str) -> Any:
+        levels = self._levels()
+        if name != "maps all":
+            coords, shape = levels[int(name.rsplit(maxsplit=1)[-1])]
+            return lambda: self._find(coords, shape, 3, True)
 
         def everything() -> None:
-            for level, (c, s) in enumerate(levels):
-                find(c, s, 3, True)
-                if level < 4:
-                    find(c, s, 2, False)
+            for level, (coords, shape) in enumerate(levels):
+                self._find(coords, shape, 3, True)
+                if level < LEVELS - 1:
+                    self._find(coords, shape, 2, False)
 
-        self.time("maps all", everything)
+        return everything
 
-    @staticmethod
-    def _find_ours(coords: torch.Tensor, shape: list[int], size: int, subm: bool) -> torch.Tensor:
-        from sparse3d.geometry import Geometry
-        from sparse3d.ops import kernel_map
-
-        if subm:
-            return kernel_map.submanifold(coords, (size,) * 3, (1,) * 3)[0]
-        geometry = Geometry((size,) * 3, (size,) * 3, (0,) * 3, (1,) * 3)
-        return kernel_map.footprint(coords, geometry, [v // size for v in shape])[0]
-
-    def _find_spconv(
-        self, coords: torch.Tensor, shape: list[int], size: int, subm: bool
-    ) -> torch.Tensor:
+    def _find(self, coords: torch.Tensor, shape: list[int], size: int, subm: bool) -> torch.Tensor:
+        """Make a kernel map; returns its output sites, of a submanifold map something else."""
+        if self.ours:
+            return find_ours(coords, shape, size, subm)
         ops = importlib.import_module("spconv.pytorch.ops")
         algo = importlib.import_module("spconv.core").ConvAlgo.Native
         step, pad = (1, 1) if subm else (size, 0)
         lists = ([size] * 3, [step] * 3, [pad] * 3, [1] * 3, [0] * 3)
         return ops.get_indice_pairs(coords, 1, shape, algo, *lists, subm, False)[0]
 
-    def layers(self) -> None:
-        x = self.tensor(torch.randn(len(self.coords), 4))
+    def _layer(self, name: str) -> tuple[Any, dict[str, Any]]:
+        """A 3 x 3 x 3 submanifold layer whose map lies on its input already."""
+        _, a, b, *more = name.split()
+        level = int(more[-1]) if "level" in more else 0
+        dtype = torch.bfloat16 if "bfloat16" in more else torch.float32
+        layer = self.sp.SubMConv3d(int(a), int(b), 3, bias=False, indice_key="a").to(dtype)
+        rows = len(self._levels()[level][0]) if level else len(self.coords)
+        features = torch.randn(rows, int(a)).to(dtype)
+        x = self._input(features, level)
+        with torch.no_grad():
+            x.indice_dict = layer(x).indice_dict
+        result = {}
         if self.ours:
-            pairs = x.coordinates.submanifold((3,) * 3, (1,) * 3)
-            self.result["rows"], self.result["pairs"] = len(self.coords), len(pairs)
-        for a, b in WIDTHS:
-            layer = self.sp.SubMConv3d(a, b, 3, bias=False, indice_key="a")
-            x = self.tensor(torch.randn(len(self.coords), a))
-            with torch.no_grad():
-                x.indice_dict = layer(x).indice_dict
-                self.time(f"layer {a} {b}", lambda layer=layer, x=x: layer(x))
-                if self.ours and a >= 32:
-                    half = x.replace_feature(x.features.bfloat16())
-                    narrow = self.sp.SubMConv3d(a, b, 3, bias=False, indice_key="a").bfloat16()
-                    self.time(f"layer {a} {b} bfloat16", lambda n=narrow, h=half: n(h))
-            if a == b and a in TRAINED:
-                x = x.replace_feature(x.features.requires_grad_())
-                grad = torch.randn(len(self.coords), b)
-                run = lambda layer=layer, x=x, grad=grad: layer(x).features.backward(grad)  # noqa: E731
-                self.time(f"layer {a} {b} forward + backward", run)
-
-    def run(self) -> dict[str, Any]:
-        self.probe()
-        self.whole()
-        self.probe()
-        self.maps()
-        self.layers()
-        self.probe()
+            pairs = len(x.indice_dict["a"].kernel_map)
+            result["gigaflops"] = 2e-9 * pairs * int(a) * int(b)
+        if "backward" not in more:
+            return torch.no_grad()(lambda: layer(x)), result
         if self.ours:
-            self.result["mm bfloat16"] = H.matrix_rate(torch.bfloat16)
-            library = importlib.import_module("sparse3d.cpu._library")
-            self.result["paths"] = library.paths()
-        return self.result
+            result["gigaflops"] *= 3
+        x = x.replace_feature(features.requires_grad_())
+        grad = torch.randn(rows, int(b))
+
+        def both() -> None:
+            layer.zero_grad(set_to_none=True)
+            features.grad = None
+            layer(x).features.backward(grad)
+
+        return both, result
 
 
-def growth(coords: torch.Tensor, repeats: int, picture: Path | None) -> dict[str, Any]:
+def find_ours(coords: torch.Tensor, shape: list[int], size: int, subm: bool) -> torch.Tensor:
+    from sparse3d.geometry import Geometry
+    from sparse3d.ops import kernel_map
+
+    if subm:
+        return kernel_map.submanifold(coords, (size,) * 3, (1,) * 3)[0]
+    geometry = Geometry((size,) * 3, (size,) * 3, (0,) * 3, (1,) * 3)
+    return kernel_map.footprint(coords, geometry, [v // size for v in shape])[0]
+
+
+def growth(coords: torch.Tensor, repeats: int, picture: Path) -> dict[str, Any]:
     """Nanoseconds a voxel from 10 thousand to 2 million voxels: map and a 32 -> 32 layer."""
     import sparse3d.nn as sp
 
@@ -214,18 +189,19 @@ def growth(coords: torch.Tensor, repeats: int, picture: Path | None) -> dict[str
         c = H.grow(coords, rows)
         shape = [int(v) + 1 for v in c[:, 1:].amax(0)]
         x = sp.SparseConvTensor(torch.randn(rows, 32), c, shape, 1)
+        per = 1e6 / rows
         with torch.no_grad():
-            per = 1e6 / rows
-            run = lambda c=c, s=shape: Bench._find_ours(c, s, 3, True)  # noqa: E731
-            found["map"].append(H.milliseconds(run, repeats, 1)["best"] * per)
-            layer(x)
-            found["layer"].append(H.milliseconds(lambda x=x: layer(x), repeats, 1)["best"] * per)
+            run = lambda c=c, s=shape: find_ours(c, s, 3, True)  # noqa: E731
+            found["map"].append(H.milliseconds(run, repeats, 2)["best"] * per)
+            run = lambda x=x: layer(x)  # noqa: E731
+            found["layer"].append(H.milliseconds(run, repeats, 2)["best"] * per)
         found["rows"].append(rows)
         print(
             f"  {rows} voxels: map {found['map'][-1]:.0f}, layer {found['layer'][-1]:.0f} ns each"
         )
-    if picture is not None:
-        plot(found, picture)
+    for name in ("map", "layer"):
+        found[f"{name} spread"] = max(found[name]) / min(found[name])
+    plot(found, picture)
     return found
 
 
@@ -233,48 +209,119 @@ def plot(found: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6, 4))
-    for name in ("map", "layer"):
-        axes.plot(found["rows"], found[name], "o-", label=name)
+    for name, label in (("map", "3x3x3 map"), ("layer", "32 to 32 layer, map cached")):
+        axes.plot(
+            found["rows"], found[name], "o-", label=f"{label} ({found[name + ' spread']:.2f}x)"
+        )
     axes.set(xscale="log", xlabel="voxels", ylabel="ns per voxel", ylim=(0, None))
     axes.legend()
     figure.tight_layout()
     figure.savefig(path, dpi=120)
+    plt.close(figure)
 
 
-def apart(args: argparse.Namespace, library: str, python: str) -> dict[str, Any] | None:
-    """Measure one library in a process of its own; None if it does not run there."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "result.json"
-        command = [python, __file__, "--library", library, "--json", str(out)]
+class Worker:
+    """A library in a process of its own that measures what it is told to."""
+
+    def __init__(self, args: argparse.Namespace, library: str, python: str) -> None:
+        command = [python, __file__, "--library", library]
         for name in ("scene", "threads", "repeats", "rows"):
             command += [f"--{name}", str(getattr(args, name))]
-        print(f"{library}:", file=sys.stderr)
-        done = subprocess.run(command, check=False)
-        return json.loads(out.read_text()) if done.returncode == 0 else None
+        path = os.pathsep.join([str(H.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+
+    def work(self, name: str) -> dict[str, Any] | None:
+        """None if the process did not live to answer."""
+        try:
+            self.process.stdin.write(name + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            return None
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else None
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
 
 
-def report(result: dict[str, Any]) -> None:
-    ours, peer = result["ours"], result.get("spconv") or {}
-    probes = [rate for part in (ours, peer) for rate in part.get("mm", [])]
-    result["disturbed"] = max(probes) > 1.1 * min(probes)
-    rate = sum(ours["mm"]) / len(ours["mm"])
-    print(
-        f"torch.mm {min(probes):.0f} to {max(probes):.0f} GFLOP/s"
-        + result["disturbed"] * ": DISTURBED"
-    )
-    print(f"{'':36}{'ours':>10}{'spconv':>10}{'ratio':>7}{'of mm':>7}")
-    for name, value in ours.items():
-        if not isinstance(value, dict):
-            continue
-        mine, theirs = value["median"], peer.get(name, {}).get("median")
-        line = f"{name:36}{mine:10.1f}"
-        line += f"{theirs:10.1f}{mine / theirs:7.2f}" if theirs else " " * 17
-        if name.startswith("layer") and name.endswith(name.split()[2]):
-            a, b = map(int, name.split()[1:3])
-            line += f"{2e-6 * ours['pairs'] * a * b / mine / rate:7.0%}"
-        print(line)
-    for name in ("rss eval", "rss training"):
-        print(f"{name + ', MB':36}{ours[name]:10}{peer.get(name, ''):>10}")
+def serve(bench: Bench) -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a library prints
+    for line in sys.stdin:
+        print(json.dumps(bench.work(line.strip())), file=answers, flush=True)
+
+
+def compare(args: argparse.Namespace) -> dict[str, Any]:
+    """Every piece of work on both sides."""
+    result: dict[str, Any] = {"works": {}, "torch.mm": []}
+    works = [n for n in WORKS if not args.only or any(word in n for word in args.only)]
+    counter = Worker(args, "ours", sys.executable)  # apart: it would count in the peak memory
+    result |= counter.work("about") or {}
+    counter.close()
+    ours, peer = Worker(args, "ours", sys.executable), Worker(args, "spconv", args.peer)
+    for name in works:
+        found = rounds(name, args.rounds, ours, peer if name in SHARED else None)
+        result["torch.mm"] += found["probes"]
+        result["works"][name] = found
+        describe(name, found, result)
+    for worker in (ours, peer):
+        worker.close()
+    result["disturbed"] = [n for n, found in result["works"].items() if not found["rounds"]]
+    return result
+
+
+def rounds(name: str, wanted: int, ours: Worker, peer: Worker | None) -> dict[str, Any]:
+    """Rounds of a piece of work until enough of them count; if none does, all are shown."""
+    probes, kept, discarded = [H.matrix_rate()], [], []
+    while len(kept) < wanted and len(kept) + len(discarded) < 2 * wanted:
+        theirs = peer.work(name) if peer else None
+        mine = ours.work(name)
+        if mine is None:
+            raise SystemExit(f"ours did not survive {name}")
+        narrow = H.matrix_rate(torch.bfloat16) if "bfloat16" in name else None
+        probes.append(H.matrix_rate())
+        calm = max(probes[-2:]) <= MOVED * min(probes[-2:])
+        (kept if calm else discarded).append((mine, theirs, sum(probes[-2:]) / 2, narrow))
+    shown = kept or discarded
+
+    def middle(values: list[float]) -> float:
+        return statistics.median(values)
+
+    found: dict[str, Any] = {"rounds": len(kept), "probes": probes, "ours": dict(shown[-1][0])}
+    found["ours"]["median"] = middle([mine["median"] for mine, *_ in shown])
+    found["spconv"] = None
+    if shown[-1][1]:
+        found["spconv"] = shown[-1][1] | {"median": middle([t["median"] for _, t, *_ in shown])}
+        found["ratio"] = middle([mine["median"] / t["median"] for mine, t, *_ in shown])
+    found["torch.mm"] = middle([rate for *_, rate, _ in shown])
+    found["torch.mm bfloat16"] = middle([n for *_, n in shown]) if shown[-1][3] else None
+    return found
+
+
+def describe(name: str, found: dict[str, Any], result: dict[str, Any]) -> None:
+    mine, theirs = found["ours"], found["spconv"]
+    line = f"{name:34}{mine['median']:9.1f} ms"
+    if theirs:
+        line += f"  spconv {theirs['median']:8.1f}  {found['ratio']:5.2f} x"
+    else:
+        line += " " * 26
+    work = mine.get("gigaflops")
+    if name.startswith("net"):
+        work = result["gigaflops"] * (3 if name == STEP else 1)
+    if work:
+        rate = found["torch.mm bfloat16"] or found["torch.mm"]
+        found["of torch.mm"] = 1e3 * work / mine["median"] / rate
+        line += f"  {found['of torch.mm']:4.0%} of {rate:.0f} GFLOP/s"
+    if "rss" in mine:
+        line += f"  peak {mine['rss']} MB" + (f" of {theirs['rss']}" if theirs else "")
+    print(line + "  DISTURBED" * (not found["rounds"]), flush=True)
 
 
 def main() -> None:
@@ -282,27 +329,29 @@ def main() -> None:
     parser.add_argument("--scene", choices=("frame", "street"), default="frame")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3, help="that must count")
     parser.add_argument("--rows", type=int, default=0, help="of the scene; 0: all")
     parser.add_argument("--json", type=Path, default=Path("out/bench_cpu.json"))
+    parser.add_argument("--only", nargs="*", default=[], help="works with one of these words")
     parser.add_argument("--peer", default=sys.executable, help="an interpreter that has spconv")
-    parser.add_argument("--growth", type=Path, help="also time 10k to 2M voxels, into this picture")
+    parser.add_argument("--growth", type=Path, help="time 10k to 2M voxels instead, into a picture")
     parser.add_argument("--library", choices=("ours", "spconv"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     coords = H.scene(args.scene)
     coords = coords[: args.rows or None].contiguous()
     if args.library:
-        H.write(args.json, Bench(args.library, coords, args.repeats).run())
+        serve(Bench(args.library, coords, args.repeats))
         return
     result = {"provenance": H.provenance(), "scene": args.scene, "rows": len(coords)}
-    result["spconv"] = apart(args, "spconv", args.peer)
-    ours = apart(args, "ours", sys.executable)
-    if ours is None:
-        raise SystemExit("ours did not run")
-    result["ours"] = ours
-    report(result)
     if args.growth:
+        sys.path.insert(0, str(H.ROOT))
         result["growth"] = growth(coords, args.repeats, args.growth)
+    else:
+        result |= compare(args)
+        rates = result["torch.mm"]
+        print(f"torch.mm {min(rates):.0f} to {max(rates):.0f} GFLOP/s")
+        print(f"disturbed: {', '.join(result['disturbed']) or 'nothing'}")
     H.write(args.json, result)
 
 

@@ -79,6 +79,7 @@ class Residual(spnn.SparseModule):
             *conv_block(in_channels, out_channels, key),
             spnn.SubMConv3d(out_channels, out_channels, 3, bias=False, indice_key=key),
             spnn.SparseBatchNorm(out_channels),
+            spnn.SparseReLU(inplace=True),
         )
         self.downsample: nn.Module = spnn.SparseIdentity()
         if in_channels != out_channels:
@@ -86,10 +87,9 @@ class Residual(spnn.SparseModule):
                 spnn.SubMConv3d(in_channels, out_channels, 1, bias=False),
                 spnn.SparseBatchNorm(out_channels),
             )
-        self.relu = spnn.SparseReLU(inplace=True)
 
     def forward(self, x: SparseConvTensor) -> Any:
-        return self.relu(self.net(x) + self.downsample(x))
+        return self.net(x, add_input=self.downsample(x))
 
 
 def residuals(in_channels: int, out_channels: int, count: int, key: str) -> list[nn.Module]:

@@ -62,6 +62,15 @@ def coordinates(name: str, value: Any) -> torch.Tensor:
     return coords
 
 
+def narrowed(name: str, value: torch.Tensor) -> torch.Tensor:
+    """Whole numbers as int32; what int32 does not hold is refused instead of wrapped."""
+    if value.dtype != torch.int32 and value.numel() and not torch.compiler.is_compiling():
+        low, high = (bound.item() for bound in torch.aminmax(value.detach()))
+        if not (low >= -INT32_MAX - 1 and high <= INT32_MAX):
+            fail(name, "within int32", f"{low}..{high}", "shift or rescale the coordinates")
+    return value.int()
+
+
 def same_device(**tensors: torch.Tensor | None) -> None:
     """All given tensors on one device."""
     devices = {name: value.device for name, value in tensors.items() if value is not None}

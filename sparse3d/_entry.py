@@ -10,12 +10,50 @@ EXTRA = ("typer", "rich", "matplotlib", "yaml")
 """What the `cli` extra brings, by import name."""
 
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+
 def main() -> int:
-    """Run the command line.
+    """Run the command line; what the machine refuses ends in one line, nothing half-written.
 
     Returns:
-        The exit status; 2 where the `cli` extra is missing.
+        The exit status; 2 where the `cli` extra is missing or disk or memory fail, 130 after
+        Ctrl-C.
     """
+    try:
+        return _run()
+    except KeyboardInterrupt:
+        return _stopped("interrupted", INTERRUPTED)
+    except SystemExit as leave:
+        # Typer has turned Ctrl-C into its exit already.
+        if isinstance(getattr(leave.__context__, "__cause__", None), KeyboardInterrupt):
+            return _stopped("interrupted", INTERRUPTED)
+        raise
+    except OSError as error:
+        named = error.filename is not None
+        return _stopped(f"{error.filename}: {error.strerror}" if named else str(error), 2)
+    except ImportError as error:
+        return _stopped(str(error), 2)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_memory(error):
+            raise
+        return _stopped("out of memory; split the scan, or use a machine with more", 2)
+
+
+def _is_memory(error: Exception) -> bool:
+    """Torch has no type of its own for a failed allocation on the CPU."""
+    return isinstance(error, MemoryError) or any(
+        phrase in str(error) for phrase in ("can't allocate memory", "out of memory")
+    )
+
+
+def _stopped(why: str, status: int) -> int:
+    print(f"error: {' '.join(why.split())}", file=sys.stderr)
+    return status
+
+
+def _run() -> int:
     if sys.argv[1:2] == ["doctor"]:
         return doctor.main(sys.argv[2:])
     if sys.argv[1:2] == ["selftest"]:

@@ -3,8 +3,9 @@ gradient and kernels.
 
 An operator is written once, as an `Op`. Its reference is plain PyTorch and *is* the definition.
 Backends (`sparse3d.cpu`, `sparse3d.metal`, `sparse3d.cuda`) attach kernels to it; they are imported
-at the first call for their device. A call runs the kernel of the forced backend, else of the
-backend of the tensors' device, else the reference, which never moves data between devices.
+at the first call for their device, and their `attach()` is called where they have one. A call runs
+the kernel of the forced backend, else of the backend of the tensors' device, else the reference,
+which never moves data between devices.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def load(backend: str) -> str | None:
 def _import_backend(backend: str) -> str | None:
     name = f"{NAMESPACE}.{backend}"
     try:
-        importlib.import_module(name)
+        module = importlib.import_module(name)
+        getattr(module, "attach", lambda: None)()
     except BackendUnavailable as error:
         return str(error)
     except ModuleNotFoundError as error:
@@ -171,12 +173,13 @@ class Op:
         return self.reference(*args)
 
     def kernel(
-        self, backend: str, when: Callable[..., bool] | None = None
+        self, *backends: str, when: Callable[..., bool] | None = None
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Attach a backend's kernel. It may assume validated arguments on one device."""
+        """Attach a kernel of one or more backends. It may assume validated arguments on one
+        device."""
 
         def attach(run: Callable[..., Any]) -> Callable[..., Any]:
-            self.kernels[backend] = Kernel(run, when)
+            self.kernels.update(dict.fromkeys(backends, Kernel(run, when)))
             return run
 
         return attach

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from sparse3d import cli_train
+
 app = typer.Typer(
     help="Sparse 3D deep learning: a lidar scan in, labels out.",
     epilog="Also: sparse3d doctor (what this installation can do), sparse3d selftest --device mps "
@@ -26,7 +28,10 @@ def _root() -> None:
 def segment(
     scans: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="SCAN...", help="KITTI .bin scans, or folders of them."),
+        typer.Argument(
+            metavar="SCAN...",
+            help="Scans (.bin, .pcd.bin, .ply, .pcd, .las, .laz, .npy, .npz), or folders.",
+        ),
     ] = None,
     checkpoint: Annotated[
         Path | None,
@@ -55,6 +60,9 @@ def segment(
     max_remission: Annotated[
         float, typer.Option(min=0.0, help="Largest legal remission; KITTI has 1.")
     ] = 1.0,
+    layout: Annotated[
+        str | None, typer.Option(help="Columns of a .bin: kitti, nuscenes, xyzrgb or xyz.")
+    ] = None,
 ) -> None:
     """Label every point of lidar scans: .label, coloured .ply and a .png from above."""
     from sparse3d.data.run import Options, run  # help should not wait for torch
@@ -75,9 +83,13 @@ def segment(
                 truth=truth,
                 drop_invalid=drop_invalid,
                 max_remission=max_remission,
+                layout=layout,
             )
         )
     )
+
+
+cli_train.register(app)
 
 
 @app.command()
@@ -99,3 +111,34 @@ def convert(
     except (ValueError, OSError) as error:
         typer.echo(f"error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(2) from None
+
+
+@app.command()
+def view(
+    scan: Annotated[Path, typer.Argument(help="Scan or any other point cloud.")],
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Colour by these labels: a .label file, or a folder of them."),
+    ] = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="Compare with these labels, given likewise.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write this .html or .png instead of opening it.")
+    ] = None,
+    viewer: Annotated[str, typer.Option(help="html (a browser), or open3d.")] = "html",
+    layout: Annotated[
+        str | None, typer.Option(help="Columns of a .bin: kitti, nuscenes, xyzrgb or xyz.")
+    ] = None,
+    drop_invalid: Annotated[
+        bool,
+        typer.Option("--drop-invalid", help="Leave out points with NaN or infinite values."),
+    ] = False,
+    most: Annotated[
+        int, typer.Option(min=1, help="Thin out clouds of more points than this.")
+    ] = 3_000_000,
+) -> None:
+    """Look at a point cloud: a page of its own that needs no network, or a picture."""
+    from sparse3d.view.run import Options, run  # help should not wait for numpy
+
+    raise typer.Exit(run(Options(scan, labels, truth, save, viewer, layout, drop_invalid, most)))

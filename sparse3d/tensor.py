@@ -119,7 +119,7 @@ class SparseConvTensor:
     Args:
         features: [N, C] floating.
         indices: int32 [N, 1 + D], D = 1..4: batch id, then positions in the axis order of
-            `spatial_shape` (z, y, x by custom).
+            `spatial_shape` (z, y, x by custom). int64 that fits is copied to int32.
         spatial_shape: grid, D integers; None means no grid, and negative positions are legal.
         batch_size: number of samples; empty ones are fine.
         grid: kept for spconv's signature.
@@ -160,7 +160,7 @@ class SparseConvTensor:
         check: bool = True,
     ) -> None:
         _check.features("features", features)
-        _check.coordinates("indices", indices)
+        indices = _int32(indices)
         _check.same_device(features=features, indices=indices)
         self._features = features
         self._indices = with_edit_count(indices)
@@ -201,8 +201,7 @@ class SparseConvTensor:
 
     @indices.setter
     def indices(self, value: torch.Tensor) -> None:
-        _check.coordinates("indices", value)
-        self._indices = with_edit_count(value)
+        self._indices = with_edit_count(_int32(value))
         self._forget()
 
     @property
@@ -494,6 +493,13 @@ class SparseConvTensor:
         made._indices = self._indices.pin_memory()
         made._coordinates = None
         return made
+
+
+def _int32(indices: torch.Tensor) -> torch.Tensor:
+    """Checked indices; int64, in which much code counts, is narrowed."""
+    if isinstance(indices, torch.Tensor) and indices.dtype == torch.int64:
+        indices = _check.narrowed("indices", indices)
+    return _check.coordinates("indices", indices)
 
 
 def _shape(value: Sequence[int] | torch.Tensor | None, ndim: int) -> list[int] | None:

@@ -81,7 +81,8 @@ def _seeds() -> None:
 def backend(request: pytest.FixtureRequest) -> str:
     """A backend that works here; the test runs its kernels with ``_registry.force(backend)``.
 
-    ``metal`` runs on CPU tensors through the harness of ``tests/metal_emu`` where there is no Mac.
+    ``metal`` runs on CPU tensors through the harness of ``tests/metal_emu`` where there is no Mac,
+    ``cuda`` through ``cuda_tensors``, which moves them to the GPU and back.
     """
     name: str = request.param
     if name == "reference":
@@ -96,6 +97,8 @@ def backend(request: pytest.FixtureRequest) -> str:
     reason = registry.load(name)
     if reason is not None:
         pytest.skip(f"{name}: {reason}")
+    if name == "cuda":
+        importlib.import_module("cuda_tensors").enable()
     return name
 
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from sparse3d.cli import app
 from sparse3d.data import Sensor, simulate
-from sparse3d.data.files import write_labels, write_scan
+from sparse3d.data.files import write_labels, write_ply, write_scan
 
 ROOT = Path(__file__).parent.parent
 STREET = simulate(12, Sensor(beams=32, azimuths=500))
@@ -106,20 +106,69 @@ def test_points_can_be_dropped_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("a.ply", ".ply files are not read by segment yet"),
-        ("a.pcd", ".pcd files are not read by segment yet"),
-        ("a.las", ".las files are not read by segment yet"),
-        ("a.pcd.bin", ".pcd.bin files are not read by segment yet"),
+        ("a.ply", "must begin with 'ply'"),
+        ("a.pcd", "must begin with a PCD header"),
+        ("a.las", "must begin with LASF"),
+        ("a.npz", "npz archive cannot be read"),
+        ("a.pcd.bin", "size must be a multiple of 20 bytes"),
+        ("a.txt", "must end in one of .pcd.bin, .bin"),
         ("a.label", "must be a scan, got a label file of 3 labels"),
     ],
 )
-def test_other_formats_wait(tmp_path: Path, name: str, words: str) -> None:
+def test_what_is_no_scan_is_refused(tmp_path: Path, name: str, words: str) -> None:
     path = tmp_path / name
     path.write_bytes(bytes(12))
     result = call(path, "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert [words in line for line in errors(result)] == [True]
     assert str(path) in errors(result)[0]
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_formats_are_segmented_as_the_bin_is(tmp_path: Path) -> None:
+    pytest.importorskip("pypcd4")
+    points = STREET.points[:4000]
+    scans = tmp_path / "scans"
+    scans.mkdir()
+    write_ply(scans / "a.ply", points, np.zeros((len(points), 3), np.uint8))
+    np.save(scans / "b.npy", points)
+    ring = np.arange(len(points), dtype=np.float32)[:, None] % 32
+    grey = np.floor(points[:, 3:] * 255)
+    (scans / "c.pcd.bin").write_bytes(np.concatenate([points[:, :3], grey, ring], 1).tobytes())
+    (scans / "d.pcd").write_bytes(
+        b"VERSION 0.7\nFIELDS x y z intensity\nSIZE 4 4 4 4\nTYPE F F F F\nCOUNT 1 1 1 1\n"
+        + f"WIDTH {len(points)}\nHEIGHT 1\nPOINTS {len(points)}\nDATA binary\n".encode()
+        + points.tobytes()
+    )
+    out = tmp_path / "out"
+    result = call(scans, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "4 scans" in result.stdout
+    assert "a.ply: has no intensity: remission is 0" in result.stderr
+    write_scan(tmp_path / "e.bin", points)
+    assert call(tmp_path / "e.bin", "--out", out).exit_code == 0
+    wanted = (out / "e.label").read_bytes()
+    for name in "abcd":  # the demo weights do not see remission
+        assert (out / f"{name}.label").read_bytes() == wanted
+
+
+def test_a_scan_is_not_overwritten_by_its_picture(tmp_path: Path) -> None:
+    pytest.importorskip("plyfile")
+    write_ply(tmp_path / "a.ply", STREET.points[:50], np.zeros((50, 3), np.uint8))
+    before = (tmp_path / "a.ply").read_bytes()
+    result = call(tmp_path / "a.ply", "--out", tmp_path)
+    assert result.exit_code == 2
+    assert "must not be overwritten" in errors(result)[0]
+    assert (tmp_path / "a.ply").read_bytes() == before
+
+
+def test_columns_of_a_bin_can_be_named(tmp_path: Path) -> None:
+    points = STREET.points[:600, :3]
+    (tmp_path / "a.bin").write_bytes(points.tobytes())
+    assert call(tmp_path / "a.bin", "--out", tmp_path / "o").exit_code == 2
+    result = call(tmp_path / "a.bin", "--out", tmp_path / "o", "--layout", "xyz")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "o" / "a.label").stat().st_size == 4 * 600
 
 
 def test_ground_truth_beside_a_scan_is_not_overwritten(tmp_path: Path) -> None:

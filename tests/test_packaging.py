@@ -59,7 +59,7 @@ def test_package_data_is_reachable_from_the_imported_package():
 
 
 def test_every_shipped_file_is_small_and_of_a_known_kind():
-    kinds = set("cpp h inc json md metal npz pt py typed yaml".split())  # noqa: SIM905
+    kinds = set("cpp css h html inc js json md metal npz pt py typed yaml".split())  # noqa: SIM905
     for file in tracked("sparse3d models configs"):
         if file.is_dir() or file.name in ("CMakeLists.txt", ".clang-format"):
             continue  # a link, or a tool's own file

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from .. import _check
+from .._atomic import atomic
 
 PathLike = str | Path
 State = Mapping[str, torch.Tensor]
@@ -31,17 +32,51 @@ def read(file: PathLike | State) -> dict[str, torch.Tensor]:
     if isinstance(file, Mapping):
         return _unwrapped(file, "state")
     path = Path(file)
-    if path.suffix == ".safetensors":
-        return dict(_safetensors().load_file(str(path)))
     try:
-        table = torch.load(path, map_location="cpu", weights_only=True)
+        found = _unwrapped(_opened(path), str(path))
+        _check_size(path, found)
+        return found
     except OSError as error:
-        raise ValueError(f"{path} must be a readable file, got: {error.strerror}") from None
-    except (RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        way_out = "checkpoints that need code to open are refused: save the state_dict alone"
-        raise ValueError(f"{path} must hold tensors only, got: {reason}; {way_out}") from None
-    return _unwrapped(table, str(path))
+        raise ValueError(
+            f"{path} must be a readable file, got: {error.strerror or error}"
+        ) from None
+
+
+def _opened(path: Path) -> Any:
+    """What the file holds; whatever its bytes make the readers do becomes one ValueError."""
+    reader = _safetensors() if path.suffix == ".safetensors" else None
+    try:
+        if reader is not None:
+            return reader.load_file(str(path))
+        _refuse_packed(path)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception:
+        kind = "safetensors" if reader is not None else "weights saved by torch"
+        raise ValueError(
+            f"{path} must be a file of {kind} that holds tensors only, got another "
+            "kind of file, or one that would run code when opened; save the state_dict alone"
+        ) from None
+
+
+def _refuse_packed(path: Path) -> None:
+    """Torch stores its entries as they are; packed ones could grow a thousandfold."""
+    with path.open("rb") as file:
+        if file.read(4) != b"PK\x03\x04":
+            return
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(entry.file_size for entry in archive.infolist())
+    if unpacked > path.stat().st_size:
+        _check.fail(str(path), "an archive of unpacked entries", f"{unpacked} bytes in them")
+
+
+def _check_size(path: Path, found: State) -> None:
+    """Refuse views that repeat few bytes: made dense, they could take any memory."""
+    whole = sum(tensor.numel() * tensor.element_size() for tensor in found.values())
+    stored = path.stat().st_size
+    if whole > 4 * stored:
+        _check.fail(str(path), f"tensors of the {stored} bytes in it", f"{whole} bytes of them")
 
 
 def _safetensors() -> Any:
@@ -54,24 +89,43 @@ def _safetensors() -> Any:
 
 
 def _unwrapped(table: Any, name: str) -> dict[str, torch.Tensor]:
-    while isinstance(table, Mapping):
+    seen: set[int] = set()
+    while isinstance(table, Mapping) and id(table) not in seen:
+        seen.add(id(table))
         inner = next((table[k] for k in _WRAPPERS if isinstance(table.get(k), Mapping)), None)
         if inner is None:
             break
         table = inner
     if not isinstance(table, Mapping):
         _check.fail(name, "tensors by name", type(table).__name__)
-    found = {k: v for k, v in table.items() if isinstance(v, torch.Tensor)}
+    found = {k: v for k, v in table.items() if isinstance(k, str) and isinstance(v, torch.Tensor)}
     if not found:
-        _check.fail(name, "tensors by name", f"entries {list(table)[:5]}")
+        _check.fail(name, "tensors by name", f"{len(table)} entries, none of them one")
+    for key, tensor in found.items():
+        _check_plain(f"{name}: {key}", tensor)
     return found
 
 
+def _check_plain(name: str, tensor: torch.Tensor) -> None:
+    """Dense, with values: what a layer could hold."""
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
+        _check.fail(name, "a dense tensor with values", f"{tensor.layout} on {tensor.device}")
+
+
 def save(model: nn.Module | State, file: PathLike) -> None:
-    """Write a model's state_dict, or tensors by name, as `.safetensors` or by `torch.save`."""
+    """Write a model's state_dict, or tensors by name, as `.safetensors` or by `torch.save`.
+
+    The file appears whole or not at all.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
     state = model.state_dict() if isinstance(model, nn.Module) else dict(model)
     path = Path(file)
     if path.suffix == ".safetensors":
-        _safetensors().save_file({k: v.contiguous() for k, v in state.items()}, str(path))
-    else:
-        torch.save(state, path)
+        whole = _safetensors().save({k: v.contiguous() for k, v in state.items()})
+        with atomic(path) as out:
+            out.write(whole)
+        return
+    with atomic(path) as out:
+        torch.save(state, out)

@@ -77,9 +77,7 @@ def load(
             or left over.
     """
     state = read(file)
-    if source not in ("auto", *LAYOUTS):
-        _check.fail("source", f"'auto' or one of {LAYOUTS}", repr(source))
-    layout = detect(state, model) if source == "auto" else source
+    layout = _layout(source, state, model)
     names = {bare(name): name for name in model.state_dict()}
     matched, prefix = match(state, list(names))
     report = LoadReport(layout)
@@ -99,6 +97,13 @@ def load(
     model.load_state_dict({**{k: targets[k] for k in report.missing}, **made}, strict=False)
     report.loaded = len(made)
     return report
+
+
+def _layout(source: str, state: State, model: nn.Module | None = None) -> str:
+    """The layout asked for, or the one detected."""
+    if source not in ("auto", *LAYOUTS):
+        _check.fail("source", f"'auto' or one of {LAYOUTS}", repr(source))
+    return detect(state, model) if source == "auto" else source
 
 
 def _turned(
@@ -211,7 +216,7 @@ def convert(
 def _converted(
     state: State, source: str, reverse_axes: bool
 ) -> tuple[LoadReport, dict[str, torch.Tensor]]:
-    layout = detect(state) if source == "auto" else source
+    layout = _layout(source, state)
     rule = RULES[any(re.match(r"(module\.)*backbone\.encoder\.\d\.\d", n) for n in state)]
     report, made = LoadReport(layout), {}
     for name, tensor in state.items():
@@ -242,6 +247,8 @@ def _cube(
     name: str, tensor: torch.Tensor, layout: str, reverse_axes: bool
 ) -> tuple[torch.Tensor, str]:
     """One kernel in sparse3d's storage, its sizes told from its shape."""
+    if tensor.numel() == 0:
+        _check.fail(name, "a kernel with values", f"shape {list(tensor.shape)}")
     if layout in ("minkowski", "torchsparse"):
         volume = tensor.shape[0] if tensor.ndim == 3 else 1
         edge = round(volume ** (1 / 3))

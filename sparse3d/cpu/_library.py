@@ -18,7 +18,7 @@ import torch
 
 from .._registry import BackendUnavailable
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 DISTRIBUTION = "sparse3d-torch"
 FILE = "libsparse3d_cpu.so"
 
@@ -41,7 +41,7 @@ class ConvCall(ctypes.Structure):
 
     _fields_ = [
         *_fields(_I32, "threads path dtype activation"),
-        *_fields(_P, "x w bias residual y in_rows out_rows splits"),
+        *_fields(_P, "x w scale bias residual y in_rows out_rows splits"),
         *_fields(_I64, "ldx ldy ldr w_group w_tap w_in w_out"),
         *_fields(_I64, "channels_in channels_out groups taps num_out flags identity"),
         ("alpha", ctypes.c_double),
@@ -53,8 +53,8 @@ class WeightGradCall(ctypes.Structure):
 
     _fields_ = [
         *_fields(_I32, "threads path dtype reserved"),
-        *_fields(_P, "x g dw in_rows out_rows splits"),
-        *_fields(_I64, "ldx ldg channels_in channels_out groups taps"),
+        *_fields(_P, "x g dw in_rows out_rows splits sorted"),
+        *_fields(_I64, "ldx ldg channels_in channels_out groups taps sorted_rows"),
     ]
 
 

@@ -13,6 +13,7 @@ import torch
 
 from ..ops.conv import (
     Plan,
+    _accumulator,
     conv_forward,
     conv_fused,
     conv_input_grad,
@@ -29,12 +30,9 @@ from ._library import (
     path,
     threads,
 )
+from ._memory import empty
 
 _SORTED, _MIRROR = 1, 2
-
-
-def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 @conv_plan.kernel("cpu")
@@ -104,6 +102,7 @@ def _convolve(
     residual: torch.Tensor | None = None,
     activation: str = "none",
     alpha: float = 0.0,
+    scale: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Sum `features[rows_in] @ w[tap]` into rows_out; transposed swaps the weight's channels."""
     channels_out, taps, channels_in = weight.shape
@@ -113,9 +112,11 @@ def _convolve(
     if transposed:
         channels_in, per_group, to_in, to_out = per_group, channels_in, to_out, to_in
     features = features.contiguous()
-    out = torch.empty((num_out, per_group * groups), dtype=features.dtype)
-    if bias is not None:
-        bias = bias.to(_sum_dtype(features.dtype)).contiguous()
+    out = empty((num_out, per_group * groups), features.dtype)
+    bias, scale = (
+        None if v is None else v.to(_accumulator(features.dtype)).contiguous()
+        for v in (bias, scale)
+    )
     if residual is not None:
         residual = residual.to(features.dtype).contiguous()
     request = ConvCall(
@@ -125,6 +126,7 @@ def _convolve(
         activation=ACTIVATIONS[activation],
         x=address(features),
         w=address(weight),
+        scale=address(scale),
         bias=address(bias),
         residual=address(residual),
         y=address(out),
@@ -197,11 +199,11 @@ def _fused(
     residual: torch.Tensor | None,
     activation: str,
     alpha: float,
+    scale: torch.Tensor | None = None,
 ) -> torch.Tensor:
     pairs = ordered(src, dst, splits, plan, features.shape[0], num_out)
-    return _convolve(
-        features, weight, pairs, num_out, groups, False, bias, residual, activation, alpha
-    )
+    epilogue = (bias, residual, activation, alpha, scale)
+    return _convolve(features, weight, pairs, num_out, groups, False, *epilogue)
 
 
 @conv_weight_grad.kernel("cpu")
@@ -217,6 +219,13 @@ def _weight_grad(
 ) -> torch.Tensor:
     features, grad = features.contiguous(), grad.contiguous()
     src, dst, splits = src.contiguous(), dst.contiguous(), splits.contiguous()
+    ascending, rows = None, 0
+    if len(plan) == 3:
+        src, ascending = plan[1:]
+        dst, rows = ascending, grad.shape[0]
+    elif plan:
+        mirrored = bool(int(plan[0][0]) & _MIRROR)
+        ascending, rows = (src, features.shape[0]) if mirrored else (dst, grad.shape[0])
     taps = splits.shape[0] - 1
     channels_in, channels_out = features.shape[1] // groups, grad.shape[1] // groups
     out = torch.empty((grad.shape[1], taps, channels_in), dtype=features.dtype)
@@ -230,6 +239,8 @@ def _weight_grad(
         in_rows=address(src),
         out_rows=address(dst),
         splits=address(splits),
+        sorted=address(ascending),
+        sorted_rows=rows,
         ldx=features.shape[1],
         ldg=grad.shape[1],
         channels_in=channels_in,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from ..ops.conv import _accumulator
 from ..ops.norm import batch_norm_grad, batch_norm_train
 from ._library import DTYPES, address, call, threads
+from ._memory import empty
 
 Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -20,8 +22,8 @@ def _train(
 ) -> Three:
     features = features.contiguous()
     rows, channels = features.shape
-    dtype = torch.float64 if features.dtype == torch.float64 else torch.float32
-    out = torch.empty_like(features)
+    dtype = _accumulator(features.dtype)
+    out = empty((rows, channels), features.dtype)
     mean, var = torch.empty(channels, dtype=dtype), torch.empty(channels, dtype=dtype)
     held = _wide(weight, dtype), _wide(bias, dtype)
     call(
@@ -50,7 +52,7 @@ def _grad(
     grad, features = grad.to(features.dtype).contiguous(), features.contiguous()
     rows, channels = features.shape
     held = _wide(weight, mean.dtype), mean.contiguous(), var.contiguous()
-    out = torch.empty_like(features)
+    out = empty((rows, channels), features.dtype)
     to_weight, to_bias = torch.empty_like(mean), torch.empty_like(mean)
     call(
         "s3d_norm_grad",

@@ -6,6 +6,7 @@ import torch
 
 from ..ops.pool import pool_max, pool_max_grad, pool_sum
 from ._library import DTYPES, address, call, threads
+from ._memory import empty
 from .conv import ordered
 
 
@@ -16,7 +17,7 @@ def _sum(
     features = features.contiguous()
     rows, channels = features.shape
     pairs = ordered(src, dst, splits, [], rows, num_out)
-    out = torch.empty((num_out, channels), dtype=features.dtype)
+    out = empty((num_out, channels), features.dtype)
     call(
         "s3d_pool_sum",
         threads(),
@@ -40,7 +41,7 @@ def _max(
     features = features.contiguous()
     rows, channels = features.shape
     pairs = ordered(src, dst, splits, [], rows, num_out)
-    out = torch.empty((num_out, channels), dtype=features.dtype)
+    out = empty((num_out, channels), features.dtype)
     arg = torch.empty((num_out, channels), dtype=torch.int32)
     call(
         "s3d_pool_max",
@@ -70,7 +71,7 @@ def _max_grad(
 ) -> torch.Tensor:
     grad, arg = grad.contiguous(), arg.contiguous()
     rows, channels = grad.shape
-    out = torch.empty((num_in, channels), dtype=grad.dtype)
+    out = empty((num_in, channels), grad.dtype)
     call(
         "s3d_pool_max_grad",
         threads(),

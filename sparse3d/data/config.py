@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,13 +11,24 @@ from typing import Any
 
 from sparse3d.data.inputs import FEATURES
 from sparse3d.data.semantic_kitti import LABEL_MAPS, RAW_NAMES
+from sparse3d.data.tables import check_keys, load_yaml
+from sparse3d.data.views import View, parse_views
 
-__all__ = ["SegmentConfig", "load_config"]
+__all__ = ["SegmentConfig", "config_path", "dump_config", "load_config", "parse_config"]
 
 # Not importlib.resources: an editable install spans two folders, and only one has these.
 _PACKAGE = Path(__file__).parent.parent
 _SECTIONS = ("name", "weights", "model", "input", "classes", "label_map", "views", "about")
-_INPUT = ("voxel_size", "rounding", "representative", "features", "dtype")
+_INPUT = (
+    "voxel_size",
+    "rounding",
+    "representative",
+    "features",
+    "dtype",
+    "clip",
+    "outside",
+    "devoxelise",
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +44,12 @@ class SegmentConfig:
         features: Input channels, by name.
         classes: Raw SemanticKITTI id of each output channel.
         dtype: Arithmetic of the voxel coordinates.
-        views: How often a scan is looked at, turned differently; the scores are averaged.
+        views: The looks at a scan, turned differently, whose scores are averaged.
+        clip: Smallest x, y, z and largest x, y, z that the network sees, in metres, or None.
+        outside: ``drop`` leaves points beyond ``clip`` out (label 0, a miss); ``clamp`` moves them
+            to its border.
+        devoxelise: ``nearest`` gives a point the scores of its voxel, ``trilinear`` those of the
+            voxels around it.
         weights: File of that name in ``sparse3d/weights``, or None.
         about: One line on what the weights are.
     """
@@ -45,7 +62,10 @@ class SegmentConfig:
     features: tuple[str, ...]
     classes: tuple[int, ...]
     dtype: str = "float32"
-    views: int = 1
+    views: tuple[View, ...] = (View(),)
+    clip: tuple[float, ...] | None = None
+    outside: str = "drop"
+    devoxelise: str = "nearest"
     weights: str | None = None
     about: str = ""
 
@@ -65,30 +85,34 @@ def load_config(source: str | os.PathLike[str]) -> SegmentConfig:
     Raises:
         ValueError: The recipe is missing, no YAML, or has wrong or unknown entries; one line.
     """
+    path = config_path(source)
+    return parse_config(load_yaml(path), path)
+
+
+def config_path(source: str | os.PathLike[str]) -> Path:
+    """The file of a recipe or training config: itself, or by its name in ``sparse3d/configs``.
+
+    Raises:
+        ValueError: There is none of that name; the nearest one is named.
+    """
     path = Path(source)
-    if not path.suffix:
-        path = _PACKAGE / "configs" / f"{source}.yaml"
-    return _parse(_load(path), path)
+    if path.suffix:
+        return path
+    folder = _PACKAGE / "configs"
+    path = folder / f"{source}.yaml"
+    if not path.exists():
+        names = sorted(entry.stem for entry in folder.glob("*.yaml"))
+        near = difflib.get_close_matches(str(source), names, 1)
+        way = f"write {near[0]}" if near else f"there are {', '.join(names)}"
+        raise ValueError(f"{path}: cannot be read: No such file or directory; {way}")
+    return path
 
 
-def _load(path: Path) -> Mapping[str, Any]:
-    import yaml  # an extra; the simulator and the readers work without it
-
-    try:
-        table = yaml.safe_load(path.read_text("utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: must be YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(table, dict):
-        raise ValueError(f"{path}: must hold a table, got {type(table).__name__}")
-    return table
-
-
-def _parse(table: Mapping[str, Any], path: Path) -> SegmentConfig:
-    _only(table, _SECTIONS, path, "")
+def parse_config(table: Mapping[str, Any], path: Path) -> SegmentConfig:
+    """A recipe from its table; ``path`` is where it came from, for messages."""
+    check_keys(table, _SECTIONS, path)
     feed = _table(table, "input", path)
-    _only(feed, _INPUT, path, "input.")
+    check_keys(feed, _INPUT, path, "input.")
     features = tuple(feed.get("features", ()))
     unknown = [name for name in features if name not in FEATURES]
     if unknown or not features:
@@ -96,9 +120,6 @@ def _parse(table: Mapping[str, Any], path: Path) -> SegmentConfig:
     size = feed.get("voxel_size")
     if not isinstance(size, (int, float)) or isinstance(size, bool) or not 0 < size < 100:
         raise ValueError(f"{path}: input.voxel_size must be a number of metres, got {size!r}")
-    views = table.get("views", 1)
-    if not isinstance(views, int) or isinstance(views, bool) or not 1 <= views <= 16:
-        raise ValueError(f"{path}: views must be a whole number from 1 to 16, got {views!r}")
     return SegmentConfig(
         name=str(table.get("name", path.stem)),
         model=_table(table, "model", path),
@@ -108,10 +129,33 @@ def _parse(table: Mapping[str, Any], path: Path) -> SegmentConfig:
         features=features,
         classes=_classes(table, path),
         dtype=_choice({"dtype": "float32", **feed}, "dtype", ("float32", "float64"), path),
-        views=views,
+        views=parse_views(table.get("views", 1), path),
+        clip=_clip(feed, path),
+        outside=_choice({"outside": "drop", **feed}, "outside", ("drop", "clamp"), path),
+        devoxelise=_choice(
+            {"devoxelise": "nearest", **feed}, "devoxelise", ("nearest", "trilinear"), path
+        ),
         weights=table.get("weights"),
         about=str(table.get("about", "")),
     )
+
+
+def dump_config(config: SegmentConfig) -> str:
+    """A recipe as YAML that `load_config` reads to the same; weights that ship are not named."""
+    import yaml  # an extra
+
+    feed: dict[str, Any] = {name: getattr(config, name) for name in _INPUT}
+    feed |= {"features": list(config.features), "clip": list(config.clip) if config.clip else None}
+    table = {
+        "name": config.name,
+        "model": dict(config.model),
+        "input": feed,
+        "views": [dict(vars(view)) for view in config.views],
+        "classes": list(config.classes),
+        "about": config.about,
+    }
+    text: str = yaml.safe_dump(table, sort_keys=False)
+    return text
 
 
 def _classes(table: Mapping[str, Any], path: Path) -> tuple[int, ...]:
@@ -148,9 +192,15 @@ def _choice(table: Mapping[str, Any], key: str, choices: tuple[str, ...], path: 
     return str(value)
 
 
-def _only(table: Mapping[str, Any], known: tuple[str, ...], path: Path, prefix: str) -> None:
-    unknown = [key for key in table if key not in known]
-    if unknown:
+def _clip(feed: Mapping[str, Any], path: Path) -> tuple[float, ...] | None:
+    """Bounds ``(x, y, z, x, y, z)``, lower ones first."""
+    if feed.get("clip") is None:
+        return None
+    box = feed["clip"]
+    good = isinstance(box, list) and len(box) == 6
+    good = good and all(isinstance(v, int | float) and not isinstance(v, bool) for v in box)
+    if not good or any(low >= high for low, high in zip(box[:3], box[3:], strict=True)):
         raise ValueError(
-            f"{path}: entries must be among {list(known)}, got {prefix}{unknown[0]}; remove it"
+            f"{path}: input.clip must be six metres, smallest x, y, z then largest, got {box!r}"
         )
+    return tuple(float(v) for v in box)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["atomic", "check_folder", "write_labels", "write_ply", "write_scan"]
+from sparse3d._atomic import PathLike, atomic
 
-PathLike = str | os.PathLike[str]
+__all__ = ["atomic", "check_folder", "write_labels", "write_ply", "write_scan"]
 
 
 def check_folder(name: str, path: PathLike) -> None:
@@ -30,40 +26,6 @@ def check_folder(name: str, path: PathLike) -> None:
         raise ValueError(f"{name} must be a folder, got the file {place}; name another place")
     if not os.access(place, os.W_OK | os.X_OK):
         raise ValueError(f"{name} must be writable, got {path} in {place}; name another place")
-
-
-@contextmanager
-def atomic(path: PathLike) -> Iterator[BinaryIO]:
-    """Open a temporary file beside ``path`` that takes its place when the block ends well.
-
-    A reader sees the old file or the whole new one. On an error the temporary file is removed.
-    """
-    path = Path(path)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with part.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself last; not every platform can open a folder."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
 
 
 def write_labels(path: PathLike, labels: npt.NDArray[np.uint32]) -> None:

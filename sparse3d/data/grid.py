@@ -29,17 +29,31 @@ class Grid:
         inverse: int64 ``[N]``, the voxel of each point.
         first: int64 ``[V]``, the first point of each voxel.
         size: Edge of a voxel in metres.
+        low: Voxel x, y, z (before that was subtracted) that became ``(0, 0, 0)``.
     """
 
     coords: npt.NDArray[np.int32]
     inverse: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
     size: float
+    low: tuple[int, int, int] = (0, 0, 0)
 
     def indices(self, batch: int = 0) -> npt.NDArray[np.int32]:
         """Rows ``(batch, z, y, x)`` as `SparseConvTensor` wants them."""
         column = np.full((len(self.coords), 1), batch, np.int32)
         return np.concatenate([column, self.coords[:, ::-1]], axis=1)
+
+    def positions(self, points: npt.NDArray[np.floating], rounding: str) -> npt.NDArray[np.float32]:
+        """Where points lie between voxels: float32 ``[N, 4]``, batch 0, then z, y, x.
+
+        A voxel's value sits at its coordinate: the middle of the cell, under either rounding.
+        """
+        scaled = points[:, :3].astype(np.float64) / self.size - np.array(self.low)
+        if rounding == "floor":
+            scaled -= 0.5
+        rows = np.zeros((len(points), 4), np.float32)
+        rows[:, 1:] = scaled[:, ::-1]
+        return rows
 
     def shape(self) -> tuple[int, int, int]:
         """Grid size ``(z, y, x)`` that holds all coordinates, when they start at zero."""
@@ -76,6 +90,7 @@ def to_grid(
     if points.ndim != 2 or points.shape[1] < 3:
         raise ValueError(f"points must have shape [N, >=3], got {list(points.shape)}")
     cells = quantize(torch.from_numpy(points[:, :3].astype(dtype)), size, rounding=rounding)
+    start = (0, 0, 0)
     if origin == "min" and len(cells):
         low, high = torch.aminmax(cells.long(), dim=0)
         if bool((high - low > _INT32).any()):
@@ -84,9 +99,10 @@ def to_grid(
                 f"got an extent of {(high - low + 1).tolist()} voxels; drop far points"
             )
         cells = (cells - low).int()
+        start = (int(low[0]), int(low[1]), int(low[2]))
     rows = torch.cat([cells.new_zeros((len(cells), 1)), cells], dim=1)
     first, inverse = coordinate_unique(rows)
-    return Grid(cells[first].numpy(), inverse.numpy(), first.numpy(), size)
+    return Grid(cells[first].numpy(), inverse.numpy(), first.numpy(), size, start)
 
 
 def represent(

@@ -19,6 +19,7 @@ POINT_BYTES = 16
 LABEL_BYTES = 4
 MAX_POINTS = 2**31 - 1
 MAX_COORDINATE = 1000.0  # metres; spinning lidars end near 250 m, and a misread file is far beyond
+_LOOKED_AT = 10_000  # rows that tell which layout a file has
 COLUMNS = ("x", "y", "z", "remission")
 
 PathLike = str | os.PathLike[str]
@@ -72,7 +73,7 @@ def read_scan(
         ScanError: The file cannot be such a scan.
     """
     path = Path(path)
-    size = _size(path)
+    size = file_size(path)
     if size % POINT_BYTES:
         whole = size // POINT_BYTES
         raise ScanError(
@@ -82,11 +83,12 @@ def read_scan(
         )
     if size // POINT_BYTES > MAX_POINTS:
         raise ScanError(f"{path}: must hold at most {MAX_POINTS} points, got {size // POINT_BYTES}")
-    raw = _read(path, size)
+    raw = file_bytes(path, size)
     points = np.frombuffer(raw, "<f4").astype(np.float32).reshape(-1, 4)
     finite = np.isfinite(points)
     good = np.asarray(finite.all(axis=1))
     _check_ranges(path, raw, points, finite, max_coordinate, max_remission)
+    _check_magnitudes(path, points)
     if not good.all() and not drop_invalid:
         where = _first(~finite)
         raise ScanError(
@@ -107,14 +109,14 @@ def read_labels(path: PathLike, count: int | None = None) -> npt.NDArray[np.uint
         count: Number of points of the scan it belongs to; a different number of labels raises.
     """
     path = Path(path)
-    size = _size(path)
+    size = file_size(path)
     if size % LABEL_BYTES:
         raise ScanError(
             f"{path}: size must be a multiple of {LABEL_BYTES} bytes (uint32 per point), "
             f"got {size} bytes: {size % LABEL_BYTES} bytes left after label "
             f"{size // LABEL_BYTES - 1} (byte {size - size % LABEL_BYTES}); the file is cut off"
         )
-    labels = np.frombuffer(_read(path, size), "<u4").astype(np.uint32)
+    labels = np.frombuffer(file_bytes(path, size), "<u4").astype(np.uint32)
     if count is not None and len(labels) != count:
         difference = len(labels) - count
         word = "too many" if difference > 0 else "missing"
@@ -126,17 +128,18 @@ def read_labels(path: PathLike, count: int | None = None) -> npt.NDArray[np.uint
     return labels
 
 
-def _size(path: Path) -> int:
+def file_size(path: Path) -> int:
     """Bytes in a regular file, or a one-line error."""
     try:
-        if path.is_dir():
-            raise ScanError(f"{path}: must be a file, got a folder; name the scans in it")
+        if path.exists() and not path.is_file():
+            kind = "a folder" if path.is_dir() else "a device or pipe"
+            raise ScanError(f"{path}: must be a file, got {kind}; name the scans in it")
         return path.stat().st_size
     except OSError as error:
         raise ScanError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _read(path: Path, size: int) -> bytes:
+def file_bytes(path: Path, size: int) -> bytes:
     """Exactly the bytes whose number was checked."""
     try:
         with path.open("rb") as file:
@@ -146,6 +149,18 @@ def _read(path: Path, size: int) -> bytes:
     if len(raw) != size:
         raise ScanError(f"{path}: size must stay {size} bytes while reading, got {len(raw)}")
     return raw
+
+
+def _check_magnitudes(path: Path, points: npt.NDArray[np.float32]) -> None:
+    """Refuse integers read as floats: small ones become numbers below the normal range."""
+    tiny = (points != 0) & (np.abs(points) < np.finfo(np.float32).tiny)
+    if tiny.any():
+        where = _first(tiny)
+        raise ScanError(
+            f"{path}: {_place(where)} must be 0 or a normal float32, got {points[where]:.3g} "
+            f"({int(tiny.any(axis=1).sum())} of {len(points)} points affected); the file holds "
+            "integers (labels?) or has another layout; convert it to float32 x, y, z, remission"
+        )
 
 
 def _check_ranges(
@@ -175,18 +190,19 @@ def _check_ranges(
 
 def _diagnose(raw: bytes, column: int) -> str:
     """Name the layout under which all values would be believable."""
-    for name, dtype, columns, check_ring in (
-        ("5 float32 columns (nuScenes: x y z intensity ring)", "<f4", 5, True),
-        ("6 float32 columns (x y z r g b)", "<f4", 6, False),
-        ("3 float32 columns (x y z)", "<f4", 3, False),
-        ("big-endian float32", ">f4", 4, False),
-        ("4 float64 columns", "<f8", 4, False),
-        ("3 float64 columns", "<f8", 3, False),
+    for name, dtype, columns, layout in (
+        ("5 float32 columns (nuScenes: x y z intensity ring)", "<f4", 5, "nuscenes"),
+        ("6 float32 columns (x y z r g b)", "<f4", 6, "xyzrgb"),
+        ("3 float32 columns (x y z)", "<f4", 3, "xyz"),
+        ("big-endian float32", ">f4", 4, ""),
+        ("4 float64 columns", "<f8", 4, ""),
+        ("3 float64 columns", "<f8", 3, ""),
     ):
         if len(raw) % (np.dtype(dtype).itemsize * columns):
             continue
         with np.errstate(invalid="ignore"):
-            table = np.frombuffer(raw, dtype).reshape(-1, columns).astype(np.float64)
+            rows = np.frombuffer(raw, dtype).reshape(-1, columns)
+            table = rows[:: max(1, len(rows) // _LOOKED_AT)].astype(np.float64)
         if not np.isfinite(table).all() or np.abs(table[:, :3]).max() > MAX_COORDINATE:
             continue
         if np.abs(table[:, :3]).max() < 1e-3:  # denormals of a wrong byte order
@@ -194,13 +210,14 @@ def _diagnose(raw: bytes, column: int) -> str:
         rest = table[:, 3:]
         if rest.size and (rest.min() < 0 or rest.max() > 255):
             continue
-        if check_ring and not (rest[:, 1] == np.floor(rest[:, 1])).all():
+        if layout == "nuscenes" and not (rest[:, 1] == np.floor(rest[:, 1])).all():
             continue
         if columns == 4 and rest.max() > 1:
             continue
         if columns == 3 and _spread(table) > 0.5:
             continue
-        return f"the values fit {name}, which is not a KITTI scan; convert it first"
+        way = f"name the layout (--layout {layout})" if layout else "convert it first"
+        return f"the values fit {name}, which is not a KITTI scan; {way}"
     if column == 3:
         return "KITTI stores remission in [0, 1]; name the scale with max_remission or convert it"
     return "the file is damaged or has another layout; convert it to float32 x, y, z, remission"

@@ -18,6 +18,7 @@ from sparse3d.data.evaluate import held_out
 from sparse3d.data.files import check_folder, write_labels, write_scan
 from sparse3d.data.kitti import Scan, ScanError, read_labels, read_scan
 from sparse3d.data.metrics import Confusion
+from sparse3d.data.readers import ending_of, read_points, scans_in, stem_of
 from sparse3d.data.segment import Segmenter, Stages, choose_device, write_results
 from sparse3d.data.semantic_kitti import CLASS_NAMES, COLORS, LABEL_MAPS, RAW_NAMES
 from sparse3d.data.simulate import Sensor, simulate
@@ -32,7 +33,7 @@ class Options:
     """Arguments of `sparse3d segment`.
 
     Attributes:
-        scans: KITTI ``.bin`` files, or folders of them.
+        scans: Files that `read_points` knows, or folders of them.
         config: YAML file or name of a recipe.
         checkpoint: Weights, or None for those that ship with the package.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
@@ -42,7 +43,8 @@ class Options:
         report: Number of held-out simulated scans that the report is made of.
         truth: Labels to score against: one file for one scan, or a folder.
         drop_invalid: Leave out points with NaN or infinite values.
-        max_remission: Largest legal remission.
+        max_remission: Largest legal remission of KITTI ``.bin`` files.
+        layout: Columns of ``.bin`` files that are not KITTI's.
     """
 
     scans: Sequence[Path] = ()
@@ -56,6 +58,7 @@ class Options:
     truth: Path | None = None
     drop_invalid: bool = False
     max_remission: float = 1.0
+    layout: str | None = None
 
 
 @dataclass
@@ -119,7 +122,7 @@ def _one(path: Path, options: Options, segmenter: Segmenter, tally: _Tally) -> N
     labels = segmenter.label(scan, stages)
     with stages.measure("write"):
         title = f"{path.name}, labelled by sparse3d with the {segmenter.config.name} weights"
-        write_results(options.out, path.stem, scan, labels, title)
+        write_results(options.out, stem_of(path), scan, labels, title)
     tally.scans += 1
     tally.points += scan.total
     ids, counts = np.unique(labels & np.uint32(0xFFFF), return_counts=True)
@@ -132,15 +135,11 @@ def _one(path: Path, options: Options, segmenter: Segmenter, tally: _Tally) -> N
 
 
 def _read(path: Path, options: Options) -> Scan:
-    if path.suffix == ".label":
-        raise ScanError(f"{path}: must be a scan, got a label file of {len(read_labels(path))} "
-                        "labels; name the .bin, and this file with --truth")  # fmt: skip
-    if path.name.endswith(".pcd.bin") or path.suffix != ".bin":
-        kind = ".pcd.bin" if path.name.endswith(".pcd.bin") else path.suffix or "nameless"
-        if not path.exists():
-            raise ScanError(f"{path}: cannot be read: No such file or directory")
-        raise ScanError(f"{path}: {kind} files are not read by segment yet; KITTI .bin files are")
-    return read_scan(path, drop_invalid=options.drop_invalid, max_remission=options.max_remission)
+    if ending_of(path) == ".bin" and options.layout is None:
+        return read_scan(
+            path, drop_invalid=options.drop_invalid, max_remission=options.max_remission
+        )
+    return read_points(path, layout=options.layout, drop_invalid=options.drop_invalid).scan()
 
 
 def _expand(options: Options) -> list[Path]:
@@ -148,21 +147,21 @@ def _expand(options: Options) -> list[Path]:
     paths: list[Path] = []
     for path in options.scans:
         if path.is_dir():
-            found = sorted(path.glob("*.bin"))
-            if not found:
-                raise ScanError(f"{path}: must hold .bin scans, got a folder without any")
-            paths += found
+            paths += scans_in(path)
         else:
             paths.append(path)
     seen: dict[str, Path] = {}
     for path in paths:
-        if path.stem in seen:
+        stem = stem_of(path)
+        if stem in seen:
             raise ScanError(
-                f"{path}: names must differ, got {seen[path.stem]} too: both would write "
-                f"{options.out / path.stem}.label; segment them into different folders"
+                f"{path}: names must differ, got {seen[stem]} too: both would write "
+                f"{options.out / stem}.label; segment them into different folders"
             )
-        seen[path.stem] = path
-        beside = path.with_suffix(".label")
+        seen[stem] = path
+        if ending_of(path) == ".ply" and path.resolve() == (options.out / f"{stem}.ply").resolve():
+            raise ScanError(f"{path}: must not be overwritten by its result; name another --out")
+        beside = path.with_name(f"{stem}.label")
         if beside.exists() and beside.resolve() == (options.out / beside.name).resolve():
             raise ScanError(
                 f"{beside}: must not be overwritten: it lies beside its scan; name another --out"
@@ -175,7 +174,7 @@ def _expand(options: Options) -> list[Path]:
 
 
 def _truth_path(truth: Path, scan: Path) -> Path:
-    return truth / f"{scan.stem}.label" if truth.is_dir() else truth
+    return truth / f"{stem_of(scan)}.label" if truth.is_dir() else truth
 
 
 def _make_demo(options: Options) -> Path:
@@ -202,14 +201,14 @@ def _say(line: str) -> None:
 
 
 def _progress(scans: int) -> Progress:
-    """A bar on stderr, shown when there is more than one scan to wait for."""
+    """A bar on a terminal, shown when there is more than one scan to wait for."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-        disable=scans < 2,
+        disable=scans < 2 or not sys.stderr.isatty(),
     )
 
 

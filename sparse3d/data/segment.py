@@ -14,15 +14,24 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from sparse3d.data.clip import clipped
 from sparse3d.data.config import SegmentConfig
 from sparse3d.data.files import write_labels, write_ply
 from sparse3d.data.inputs import to_sparse
 from sparse3d.data.kitti import Scan
 from sparse3d.data.picture import write_picture
 from sparse3d.data.semantic_kitti import colors_of
+from sparse3d.data.views import View
 from sparse3d.models.minkunet import MinkUNet
 
-__all__ = ["Segmenter", "Stages", "choose_device", "load_weights", "write_results"]
+__all__ = [
+    "Segmenter",
+    "Stages",
+    "build",
+    "choose_device",
+    "load_weights",
+    "write_results",
+]
 
 PathLike = str | os.PathLike[str]
 
@@ -65,11 +74,19 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def load_weights(path: PathLike) -> dict[str, torch.Tensor]:
+def load_weights(
+    path: PathLike, config: SegmentConfig | None = None, model: torch.nn.Module | None = None
+) -> dict[str, torch.Tensor]:
     """Tensors of a checkpoint file; nothing in it is executed.
 
+    Args:
+        path: The file.
+        config: Recipe that they must fit, for the message.
+        model: Network that they must fit; they are then returned in float32.
+
     Raises:
-        ValueError: The file is missing or holds no tensors by name; one line.
+        ValueError: The file is missing or holds no tensors by name, or not those of the network;
+            one line.
     """
     path = Path(path)
     try:
@@ -89,7 +106,12 @@ def load_weights(path: PathLike) -> dict[str, torch.Tensor]:
     wrong = [key for key, value in table.items() if not isinstance(value, torch.Tensor)]
     if wrong:
         raise ValueError(f"{path}: must hold tensors by name, got {wrong[0]!r} of another kind")
-    return table
+    if config is None or model is None:
+        return table
+    state = {key: value.float() if value.is_floating_point() else value
+             for key, value in table.items()}  # fmt: skip
+    _check_fit(path, config, model, state)
+    return state
 
 
 def _check_fit(
@@ -133,23 +155,31 @@ class Segmenter:
         if path is None:
             raise ValueError(f"checkpoint must be given for the config {config.name!r}, got none")
         model = build(config)
-        state = {key: value.float() if value.is_floating_point() else value
-                 for key, value in load_weights(path).items()}  # fmt: skip
-        _check_fit(path, config, model, state)
+        state = load_weights(path, config, model)
         model.load_state_dict(state)
         return cls(config, model, device)
 
     def predict(
         self, points: npt.NDArray[np.float32], stages: Stages | None = None
     ) -> npt.NDArray[np.uint32]:
-        """Raw label of each point ``[N]``."""
+        """Raw label of each point ``[N]``; 0 for those that the recipe's clip leaves out."""
         stages = stages if stages is not None else Stages()
-        if len(points) == 0:
-            return np.zeros(0, np.uint32)
-        total = self._scores(points, stages)
-        for view in range(1, self.config.views):
-            total = total + self._scores(turned(points, view), stages)
-        return np.asarray(self._raw[total.argmax(dim=1).numpy()], np.uint32)
+        labels = np.zeros(len(points), np.uint32)
+        seen, kept = clipped(points, self.config.clip, self.config.outside)
+        if len(seen) == 0:
+            return labels
+        labels[kept] = self._raw[self.scores(seen, stages).argmax(dim=1).numpy()]
+        return labels
+
+    def scores(self, points: npt.NDArray[np.float32], stages: Stages | None = None) -> torch.Tensor:
+        """Log-probability of each class for each point ``[N, K]``, summed over the views; on the
+        CPU. Nothing is clipped.
+        """
+        stages = stages if stages is not None else Stages()
+        total = self._scores(self.config.views[0].apply(points), stages)
+        for view in self.config.views[1:]:
+            total = total + self._scores(view.apply(points), stages)
+        return total
 
     def _scores(self, points: npt.NDArray[np.float32], stages: Stages) -> torch.Tensor:
         """Log-probability of each class for each point, on the CPU."""
@@ -164,7 +194,12 @@ class Segmenter:
                 dtype=config.dtype,
             )
         with stages.measure("network"), torch.inference_mode():
-            scores: torch.Tensor = self.model(tensor.to(self.device))
+            x = tensor.to(self.device)
+            if config.devoxelise == "trilinear":
+                places = torch.from_numpy(grid.positions(points, config.rounding))
+                between: torch.Tensor = self.model(x, places.to(self.device))
+                return between.float().log_softmax(dim=1).cpu()
+            scores: torch.Tensor = self.model(x)
             return scores.float().log_softmax(dim=1).cpu()[torch.from_numpy(grid.inverse)]
 
     def label(self, scan: Scan, stages: Stages | None = None) -> npt.NDArray[np.uint32]:
@@ -176,13 +211,7 @@ class Segmenter:
 
 def turned(points: npt.NDArray[np.float32], view: int) -> npt.NDArray[np.float32]:
     """The scan turned about the vertical by 45 degrees a view; from the second on, mirrored."""
-    angle = view * np.pi / 4
-    c, s = np.float32(np.cos(angle)), np.float32(np.sin(angle))
-    mirror = np.float32(-1 if view > 1 else 1)
-    moved = np.array(points, np.float32)
-    moved[:, 0] = c * points[:, 0] - s * points[:, 1]
-    moved[:, 1] = mirror * (s * points[:, 0] + c * points[:, 1])
-    return moved
+    return View.numbered(view).apply(points)
 
 
 def build(config: SegmentConfig) -> torch.nn.Module:
@@ -204,13 +233,14 @@ def write_results(
     folder.mkdir(parents=True, exist_ok=True)
     shown = labels[scan.rows]
     made: list[Path] = []
+    picture, cloud, label = (folder / f"{stem}.{kind}" for kind in ("png", "ply", "label"))
     try:
-        made.append(folder / f"{stem}.png")
-        write_picture(made[-1], scan.points, shown, title)
-        made.append(folder / f"{stem}.ply")
-        write_ply(made[-1], scan.points, colors_of(shown), shown)
-        made.append(folder / f"{stem}.label")
-        write_labels(made[-1], labels)
+        write_picture(picture, scan.points, shown, title)
+        made.append(picture)
+        write_ply(cloud, scan.points, colors_of(shown), shown)
+        made.append(cloud)
+        write_labels(label, labels)
+        made.append(label)
     except BaseException:
         for path in made:
             path.unlink(missing_ok=True)

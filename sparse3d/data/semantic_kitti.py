@@ -12,7 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CLASS_NAMES", "COLORS", "LABEL_MAPS", "RAW_NAMES", "LabelMap", "colors_of"]
+__all__ = [
+    "CLASS_NAMES",
+    "COLORS",
+    "LABEL_MAPS",
+    "RAW_NAMES",
+    "LabelMap",
+    "colors_of",
+    "conflicts",
+]
 
 CLASS_NAMES = (
     "ignored",
@@ -207,3 +215,14 @@ def colors_of(labels: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
     table = np.full((2**16, 3), 128, np.uint8)
     table[list(COLORS)] = list(COLORS.values())
     return np.asarray(table[labels.astype(np.int64) & 0xFFFF], np.uint8)
+
+
+def conflicts(first: str, second: str) -> dict[int, tuple[str, str]]:
+    """Raw ids to which two named maps give different classes, with the names of those."""
+    for name, value in (("first", first), ("second", second)):
+        if value not in LABEL_MAPS:
+            raise ValueError(f"{name} must be one of {list(LABEL_MAPS)}, got {value!r}")
+    one, two = LABEL_MAPS[first].forward, LABEL_MAPS[second].forward
+    return {
+        raw: (CLASS_NAMES[one[raw]], CLASS_NAMES[two[raw]]) for raw in one if one[raw] != two[raw]
+    }

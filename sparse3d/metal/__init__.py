@@ -1,42 +1,31 @@
 """Kernels for Apple GPUs: hand-written Metal, compiled at first use by `torch.mps.compile_shader`.
 
-Importing this package attaches them to the operators, or raises BackendUnavailable with the reason.
+The launch modules serve NVIDIA GPUs too: `sparse3d.cuda` puts another compiler under them.
 """
 
-from . import _shader
 
-_shader.require()
+def attach() -> None:
+    """Attach the kernels to the operators.
 
-from . import (  # noqa: E402
-    ball_query,
-    conv,
-    coordinates,
-    dense,
-    fps,
-    group,
-    index,
-    interpolate,
-    kernel_map,
-    knn,
-    norm,
-    pool,
-    segment,
-    voxelize,
-)
+    Raises:
+        BackendUnavailable: with the reason, where nothing can compile and run Metal.
+    """
+    from . import _shader
 
-__all__ = [
-    "ball_query",
-    "conv",
-    "coordinates",
-    "dense",
-    "fps",
-    "group",
-    "index",
-    "interpolate",
-    "kernel_map",
-    "knn",
-    "norm",
-    "pool",
-    "segment",
-    "voxelize",
-]
+    _shader.require()
+    from . import (  # noqa: F401  (each module attaches its own)
+        ball_query,
+        conv,
+        coordinates,
+        dense,
+        fps,
+        group,
+        index,
+        interpolate,
+        kernel_map,
+        knn,
+        norm,
+        pool,
+        segment,
+        voxelize,
+    )

@@ -12,70 +12,87 @@ def _blocks(length: int) -> int:
     return -(-length // BLOCK)
 
 
-def scan(counts: torch.Tensor) -> None:
-    """Exclusive prefix sum in place; `counts` has one more element, which becomes the total."""
-    kernels = _shader.library("scan")
-    _shader.groups(kernels, "sp_scan", counts, counts.numel() - 1, count=(1,), size=THREADS)
+def scan(counts: torch.Tensor, length: int | None = None) -> None:
+    """Exclusive prefix sum of the first `length` (all but one by default) in place; the element
+    after them becomes the total."""
+    length = counts.numel() - 1 if length is None else length
+    _shader.groups(_shader.library("scan"), "sp_scan", counts, length, count=(1,), size=THREADS)
 
 
-def _offsets(values: torch.Tensor, segments: int, length: int, mode: int) -> torch.Tensor:
-    """Where each block's counted elements go, [segments * blocks + 1] int32."""
-    kernels, blocks = _shader.library("scan"), _blocks(length)
-    counts = torch.zeros(segments * blocks + 1, dtype=torch.int32, device=values.device)
-    _shader.groups(
-        kernels, "sp_count", values, counts, length, mode, count=(blocks, segments), size=THREADS
-    )
-    scan(counts)
-    return counts
+def _count(counts: torch.Tensor, values: torch.Tensor, segments: int, mode: int) -> None:
+    """How many elements of each block count, segment after segment, from the first of `counts`."""
+    length = values.numel() // segments
+    arguments = (values, counts, length, mode)
+    grid = (_blocks(length), segments)
+    _shader.groups(_shader.library("scan"), "sp_count", *arguments, count=grid, size=THREADS)
 
 
 def pairs(table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The entries of a neighbour table [K, M] that are not -1, tap by tap: (value, position, splits
     on the CPU)."""
-    segments, length = table.shape
-    if length == 0:
-        none = table.new_empty(0)
-        return none, none.clone(), torch.zeros(segments + 1, dtype=torch.int64)
-    _shader.rows_fit("taps times output rows", table.numel())
-    kernels, blocks = _shader.library("scan"), _blocks(length)
-    offsets = _offsets(table, segments, length, mode=0)
-    splits = torch.empty(segments + 1, dtype=torch.int64, device=table.device)
-    _shader.each(kernels, "sp_splits", offsets, splits, segments, blocks, threads=segments + 1)
+    splits = torch.empty(table.shape[0] + 1, dtype=torch.int64, device=table.device)
+    offsets = count_pairs(table, splits)
     splits = splits.cpu()
-    src = table.new_empty(int(splits[-1]))
+    return *compact_pairs(table, offsets, splits), splits
+
+
+def count_pairs(table: torch.Tensor, splits: torch.Tensor) -> torch.Tensor:
+    """Writes the first K + 1 of int64 `splits`; returns what `compact_pairs` needs."""
+    segments, length = table.shape
+    _shader.rows_fit("taps times output rows", table.numel())
+    blocks = _blocks(length)
+    offsets = torch.empty(segments * blocks + 1, dtype=torch.int32, device=table.device)
+    if length:
+        _count(offsets, table, segments, mode=0)
+    arguments = (offsets, splits, segments, blocks)
+    kernels = _shader.library("scan")
+    _shader.groups(kernels, "sp_scan_splits", *arguments, count=(1,), size=THREADS)
+    return offsets
+
+
+def compact_pairs(
+    table: torch.Tensor, offsets: torch.Tensor, splits: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Values and positions of a counted table; `splits` on the CPU."""
+    segments, length = table.shape
+    src = table.new_empty(int(splits[segments]))
     dst = torch.empty_like(src)
     if src.numel():
-        grid = (blocks, segments)
-        _shader.groups(
-            kernels, "sp_compact_pairs", table, offsets, src, dst, length, count=grid, size=THREADS
-        )
-    return src, dst, splits
+        arguments = (table, offsets, src, dst, length)
+        grid = (_blocks(length), segments)
+        kernels = _shader.library("scan")
+        _shader.groups(kernels, "sp_compact_pairs", *arguments, count=grid, size=THREADS)
+    return src, dst
 
 
-def owners(owner: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Positions that own themselves, in order, and their number in that order at each such position
-    (int32)."""
-    length = owner.numel()
-    rank = torch.full_like(owner, -1)
+def owners(owner: torch.Tensor, coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, bool]:
+    """Positions that own themselves, in order; at each such position its number in that order
+    (int32, anything elsewhere); and whether the batch column of `coords` falls somewhere.
+
+    The host waits once, for both answers.
+    """
+    length, blocks = owner.numel(), _blocks(owner.numel())
+    rank = torch.empty_like(owner)
     if length == 0:
-        return owner.new_empty(0), rank
-    kernels = _shader.library("scan")
-    offsets = _offsets(owner, 1, length, mode=1)
-    first = owner.new_empty(int(offsets[-1:].cpu()))
-    if first.numel():
-        grid = (_blocks(length),)
+        return owner.new_empty(0), rank, False
+    offsets = torch.zeros(blocks + 2, dtype=torch.int32, device=owner.device)
+    _count(offsets, owner, 1, mode=1)
+    scan(offsets, blocks)
+    columns = _shader.library("coordinates", SP_COLS=coords.shape[1])
+    falls = (coords, offsets[blocks + 1 :], coords.shape[0])
+    _shader.each(columns, "sp_batch_falls", *falls, threads=coords.shape[0])
+    count, fallen = offsets[blocks:].tolist()
+    first = owner.new_empty(count)
+    if count:
+        arguments = (owner, offsets, first, rank, length)
         _shader.groups(
-            kernels,
+            _shader.library("scan"),
             "sp_compact_owners",
-            owner,
-            offsets,
-            first,
-            rank,
-            length,
-            count=grid,
+            *arguments,
+            count=(blocks,),
             size=THREADS,
         )
-    return first, rank
+    return first, rank, bool(fallen)
 
 
 def sort(keys: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -87,7 +104,7 @@ def sort(keys: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
     if n < 2:
         return keys, rows
     for shift in range(0, max(bits, 1), 4):
-        counts = torch.zeros(16 * blocks + 1, dtype=torch.int32, device=keys.device)
+        counts = torch.empty(16 * blocks + 1, dtype=torch.int32, device=keys.device)
         _shader.groups(
             kernels, "sp_sort_count", keys, counts, n, shift, count=(blocks,), size=THREADS
         )

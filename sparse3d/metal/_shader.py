@@ -1,14 +1,14 @@
-"""The one place that touches Metal: compiling sources, checking arguments, launching kernels.
+"""The one place that touches a GPU: kernels by name, checked arguments, launches.
 
-Everything above it sees tensors and kernels by name. The test harness replaces `compile_shader` and
-`device_type` and
-then runs the same launch code, and the same .metal files, on CPU tensors.
+The launch modules name kernels and pass tensors; a `Launcher`, chosen by the device of the first
+tensor, compiles and launches. This module has the one for Metal. `sparse3d.cuda` installs another
+for NVIDIA GPUs, and the test harness one for CPU tensors, under the same .metal files.
 """
 
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -16,36 +16,12 @@ from .._registry import BackendUnavailable
 
 Argument = torch.Tensor | int | float | Sequence[int]
 
+MAX_ROWS = 2**31 - 1
 _FOLDER = Path(__file__).parent
-_MAX_ROWS = 2**31 - 1
 _GROUP = 256
 _BUDGET = 1 << 35
 """Multiply-accumulates a dispatch: about 0.1 s on the slowest GPU, far below the watchdog's limit.
 A guess: no Mac ran it."""
-
-compile_shader: Callable[[str], Any] | None = None
-device_type = "mps"
-_libraries: dict[tuple[str, tuple[tuple[str, object], ...]], Any] = {}
-
-
-def install(compiler: Callable[[str], Any] | None, device: str = "mps") -> None:
-    """Replaces the compiler and the device whose tensors are taken; None goes back to PyTorch's."""
-    global compile_shader, device_type
-    compile_shader, device_type = compiler, device
-    _libraries.clear()
-    has_bfloat.cache_clear()
-
-
-def require() -> None:
-    """Raises BackendUnavailable where nothing can compile and run Metal."""
-    if compile_shader is not None:
-        return
-    if not hasattr(torch.mps, "compile_shader"):
-        raise BackendUnavailable(
-            f"needs torch >= 2.7 (torch.mps.compile_shader), got {torch.__version__}"
-        )
-    if not torch.backends.mps.is_available():
-        raise BackendUnavailable("no Metal device: torch.backends.mps.is_available() is False")
 
 
 def source(stem: str) -> str:
@@ -55,14 +31,55 @@ def source(stem: str) -> str:
     return "\n".join(parts)
 
 
-def library(stem: str, **macros: object) -> Any:
-    """The compiled STEM.metal, specialised by macros; compiled at the first use."""
-    key = (stem, tuple(sorted(macros.items())))
-    if key not in _libraries:
-        compiler = compile_shader or torch.mps.compile_shader
-        head = "".join(f"#define {name} {value}\n" for name, value in key[1])
-        _libraries[key] = compiler(head + source(stem))
-    return _libraries[key]
+class Library:
+    """STEM.metal under some macros. Launchers compile it when a kernel of it first runs."""
+
+    def __init__(self, stem: str, macros: dict[str, object]) -> None:
+        self.stem, self.macros = stem, macros
+
+    def text(self) -> str:
+        """Macros and source."""
+        head = "".join(f"#define {name} {value}\n" for name, value in sorted(self.macros.items()))
+        return head + source(self.stem)
+
+
+@cache
+def library(stem: str, **macros: object) -> Library:
+    """STEM.metal, specialised by macros; one object for equal arguments."""
+    return Library(stem, macros)
+
+
+class Launcher(Protocol):
+    """Compiles and launches on the devices of one type. `grid` and `count` have no zeros."""
+
+    def each(
+        self, kernels: Library, name: str, args: tuple[Argument, ...], grid: tuple[int, ...]
+    ) -> None:
+        """One thread for each element of a 1-D or 2-D range."""
+
+    def groups(
+        self,
+        kernels: Library,
+        name: str,
+        args: tuple[Argument, ...],
+        count: Sequence[int],
+        size: int,
+    ) -> None:
+        """`count` threadgroups (1 to 3 axes) of `size` threads in a row."""
+
+    def series(
+        self,
+        kernels: Library,
+        name: str,
+        args: tuple[Argument, ...],
+        values: range,
+        count: Sequence[int],
+        size: int,
+    ) -> None:
+        """As `groups`, once for each value, which is the kernel's last argument."""
+
+    def has_bfloat(self) -> bool:
+        """Whether its compiler takes bfloat."""
 
 
 _BFLOAT_PROBE = """#include <metal_stdlib>
@@ -72,14 +89,134 @@ bfloat(1.0f); }
 """
 
 
-@cache
-def has_bfloat() -> bool:
-    """Whether this GPU's compiler takes bfloat (MSL 3.1 and Apple7 or later)."""
-    try:
-        (compile_shader or torch.mps.compile_shader)(_BFLOAT_PROBE)
-    except (RuntimeError, SyntaxError):
-        return False
-    return True
+class MetalLauncher:
+    """Through `torch.mps.compile_shader`, or what stands in for it on another device."""
+
+    def __init__(self, compiler: Callable[[str], Any], device_type: str) -> None:
+        self._compiler, self._device_type = compiler, device_type
+        self._compiled: dict[Library, Any] = {}
+        self._bfloat: bool | None = None
+
+    def _kernel(self, kernels: Library, name: str) -> Any:
+        if kernels not in self._compiled:
+            self._compiled[kernels] = self._compiler(kernels.text())
+        return getattr(self._compiled[kernels], name)
+
+    def each(
+        self, kernels: Library, name: str, args: tuple[Argument, ...], grid: tuple[int, ...]
+    ) -> None:
+        """As `Launcher.each`."""
+        kernel = self._kernel(kernels, name)
+        width = min(_GROUP, int(kernel.max_threads_per_threadgroup), -(-grid[0] // 32) * 32)
+        group = (width,) + (1,) * (len(grid) - 1)
+        kernel(*(self._checked(name, a) for a in args), threads=grid, group_size=group)
+
+    def groups(
+        self,
+        kernels: Library,
+        name: str,
+        args: tuple[Argument, ...],
+        count: Sequence[int],
+        size: int,
+    ) -> None:
+        """As `Launcher.groups`."""
+        kernel = self._kernel(kernels, name)
+        refuse_large_groups(name, size, int(kernel.max_threads_per_threadgroup))
+        ones = (1,) * (len(count) - 1)
+        grid = (count[0] * size, *count[1:])
+        checked = (self._checked(name, a) for a in args)
+        kernel(*checked, threads=grid, group_size=(size, *ones))
+
+    def series(
+        self,
+        kernels: Library,
+        name: str,
+        args: tuple[Argument, ...],
+        values: range,
+        count: Sequence[int],
+        size: int,
+    ) -> None:
+        """As `Launcher.series`."""
+        for value in values:
+            self.groups(kernels, name, (*args, value), count, size)
+
+    def has_bfloat(self) -> bool:
+        """Whether this GPU's compiler takes bfloat (MSL 3.1 and Apple7 or later)."""
+        if self._bfloat is None:
+            try:
+                self._compiler(_BFLOAT_PROBE)
+                self._bfloat = True
+            except (RuntimeError, SyntaxError):
+                self._bfloat = False
+        return self._bfloat
+
+    def _checked(self, name: str, value: Argument) -> Argument:
+        if isinstance(value, torch.Tensor):
+            if value.device.type != self._device_type:
+                raise TypeError(
+                    f"{name}: tensors must be on {self._device_type}, got {value.device}"
+                )
+            check_tensor(name, value)
+            # Metal has no buffer for an empty tensor; kernels do not read behind a count of zero.
+            return value if value.numel() else value.new_zeros(1)
+        numbers = value if isinstance(value, list | tuple) else [value]
+        if any(isinstance(v, int) and not -(2**31) <= v < 2**32 for v in numbers):
+            raise ValueError(f"{name}: scalars must fit 32 bits, got {value}")
+        return value
+
+
+def check_tensor(name: str, value: torch.Tensor) -> None:
+    """Refuses what kernels cannot index."""
+    if not value.is_contiguous():
+        raise ValueError(f"{name}: tensors must be contiguous, got strides {value.stride()}")
+    if value.ndim > 1 and value.shape[0] > MAX_ROWS:
+        raise ValueError(f"{name}: rows must number at most 2^31 - 1, got {value.shape[0]}")
+
+
+def refuse_large_groups(name: str, size: int, most: int) -> None:
+    """Refuses threadgroups that this GPU cannot run."""
+    if size > most:
+        raise RuntimeError(
+            f"{name}: needs threadgroups of {size}, this GPU allows {most}; "
+            "report it with the output of `sparse3d selftest`"
+        )
+
+
+_launchers: dict[str, Launcher] = {}
+
+
+def install(device_type: str, launcher: Launcher | None) -> Launcher | None:
+    """Puts a launcher under the kernels for tensors of a device type, None for none.
+
+    Returns:
+        The one that was there.
+    """
+    before = _launchers.pop(device_type, None)
+    if launcher is not None:
+        _launchers[device_type] = launcher
+    return before
+
+
+def launcher(device_type: str) -> Launcher:
+    """What launches on devices of this type; the one for Metal is made here."""
+    if device_type not in _launchers:
+        if device_type != "mps":
+            known = ", ".join(sorted({"mps", *_launchers}))
+            raise TypeError(f"tensors must be on {known}, got {device_type}")
+        _launchers["mps"] = MetalLauncher(torch.mps.compile_shader, "mps")
+    return _launchers[device_type]
+
+
+def require() -> None:
+    """Raises BackendUnavailable where nothing can compile and run Metal."""
+    if "cpu" in _launchers:
+        return
+    if not hasattr(torch.mps, "compile_shader"):
+        raise BackendUnavailable(
+            f"needs torch >= 2.7 (torch.mps.compile_shader), got {torch.__version__}"
+        )
+    if not torch.backends.mps.is_available():
+        raise BackendUnavailable("no Metal device: torch.backends.mps.is_available() is False")
 
 
 _ELEMENTS = {torch.float32: "float", torch.float16: "half", torch.bfloat16: "bfloat"}
@@ -89,7 +226,8 @@ def element(dtype: torch.dtype) -> str:
     """Metal's name of a feature dtype."""
     if dtype not in _ELEMENTS:
         raise TypeError(
-            f"features must be float32, float16 or bfloat16 on Metal, got {dtype}; call .float()"
+            f"features must be float32, float16 or bfloat16 in GPU kernels, got {dtype}; "
+            "call .float()"
         )
     return _ELEMENTS[dtype]
 
@@ -97,7 +235,8 @@ def element(dtype: torch.dtype) -> str:
 def takes(*tensors: torch.Tensor) -> bool:
     """Whether kernels exist for these feature dtypes."""
     return all(
-        t.dtype in _ELEMENTS and (t.dtype != torch.bfloat16 or has_bfloat()) for t in tensors
+        t.dtype in _ELEMENTS and (t.dtype != torch.bfloat16 or launcher(t.device.type).has_bfloat())
+        for t in tensors
     )
 
 
@@ -105,61 +244,50 @@ def packed(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor as kernels read it: contiguous and at a 16-byte boundary, copied only if it is
     not."""
     tensor = tensor.detach().contiguous()
-    on_cpu = tensor.device.type == "cpu"
-    start = tensor.data_ptr() if on_cpu else tensor.storage_offset() * tensor.element_size()
+    on_mps = tensor.device.type == "mps"
+    start = tensor.storage_offset() * tensor.element_size() if on_mps else tensor.data_ptr()
     return tensor.clone() if start % 16 else tensor
-
-
-def _checked(name: str, value: Argument) -> Argument:
-    if isinstance(value, torch.Tensor):
-        if value.device.type != device_type:
-            raise TypeError(f"{name}: tensors must be on {device_type}, got {value.device}")
-        if not value.is_contiguous():
-            raise ValueError(f"{name}: tensors must be contiguous, got strides {value.stride()}")
-        if value.ndim > 1 and value.shape[0] > _MAX_ROWS:
-            raise ValueError(f"{name}: rows must number at most 2^31 - 1, got {value.shape[0]}")
-        # Metal has no buffer for an empty tensor; kernels do not read behind a count of zero.
-        return value if value.numel() else value.new_zeros(1)
-    numbers = value if isinstance(value, list | tuple) else [value]
-    if any(isinstance(v, int) and not -(2**31) <= v < 2**32 for v in numbers):
-        raise ValueError(f"{name}: scalars must fit 32 bits, got {value}")
-    return value
 
 
 def rows_fit(what: str, count: int) -> None:
     """Refuses counts that 32-bit slots cannot number."""
-    if count > _MAX_ROWS:
+    if count > MAX_ROWS:
         raise ValueError(
-            f"{what} must number at most 2^31 - 1 on Metal, got {count}; split the batch"
+            f"{what} must number at most 2^31 - 1 in GPU kernels, got {count}; split the batch"
         )
 
 
-def each(kernels: Any, name: str, *args: Argument, threads: int | tuple[int, int]) -> None:
+def _launcher_for(first: Any) -> Launcher:
+    kind = first.device.type
+    return _launchers.get(kind) or launcher(kind)
+
+
+def each(kernels: Library, name: str, *args: Argument, threads: int | tuple[int, int]) -> None:
     """Launches a kernel with one thread for each element of a 1-D or 2-D range; nothing for an
-    empty one."""
+    empty one. The first argument is a tensor, whose device chooses the launcher."""
     grid = (threads,) if isinstance(threads, int) else threads
-    if min(grid) == 0:
-        return
-    kernel = getattr(kernels, name)
-    width = min(_GROUP, int(kernel.max_threads_per_threadgroup), -(-grid[0] // 32) * 32)
-    group = (width,) + (1,) * (len(grid) - 1)
-    kernel(*(_checked(name, a) for a in args), threads=grid, group_size=group)
+    if min(grid) > 0:
+        _launcher_for(args[0]).each(kernels, name, args, grid)
 
 
-def groups(kernels: Any, name: str, *args: Argument, count: Sequence[int], size: int) -> None:
+def groups(kernels: Library, name: str, *args: Argument, count: Sequence[int], size: int) -> None:
     """Launches `count` threadgroups (1 to 3 axes) of `size` threads in a row."""
-    if min(count) == 0:
-        return
-    kernel = getattr(kernels, name)
-    if size > kernel.max_threads_per_threadgroup:
-        raise RuntimeError(
-            f"{name}: needs threadgroups of {size}, this GPU allows "
-            f"{kernel.max_threads_per_threadgroup}; "
-            "report it with the output of `sparse3d selftest`"
-        )
-    ones = (1,) * (len(count) - 1)
-    grid = (count[0] * size, *count[1:])
-    kernel(*(_checked(name, a) for a in args), threads=grid, group_size=(size, *ones))
+    if min(count) > 0:
+        _launcher_for(args[0]).groups(kernels, name, args, count, size)
+
+
+def series(
+    kernels: Library,
+    name: str,
+    *args: Argument,
+    values: range,
+    count: Sequence[int],
+    size: int,
+) -> None:
+    """As `groups`, once for each value, which is the kernel's last argument. The other arguments
+    are looked at once."""
+    if min(count) > 0:
+        _launcher_for(args[0]).series(kernels, name, args, values, count, size)
 
 
 def spans(count: int, macs_each: int) -> list[tuple[int, int]]:

@@ -1,4 +1,5 @@
-"""Ball query on Metal: a simdgroup a query, points in ascending row until k are found."""
+"""Ball query on Metal: a simdgroup a query, points in ascending row until k are found, or those
+that an index leaves."""
 
 from __future__ import annotations
 
@@ -8,14 +9,22 @@ import torch
 
 from ..pointops.ball_query import ball_search
 from . import _shader
+from . import index as spatial
 from ._clouds import SIMDGROUPS, float_points, table
+from .knn import slots
+
+_MOST_INDEXED = 128
+"""Hits of a query that an indexed search keeps in registers."""
+
+_FIRST_ROWS = 2048
+"""Rows looked at in order before the index is asked: a wide ball is full by then."""
 
 
 def _takes(query: torch.Tensor, *_: Any) -> bool:
     return float_points(query)
 
 
-@ball_search.kernel("metal", when=_takes)
+@ball_search.kernel("metal", "cuda", when=_takes)
 def _ball_search(
     query: torch.Tensor,
     reference: torch.Tensor,
@@ -31,26 +40,20 @@ def _ball_search(
     if distances.numel() == 0 or len(clouds) == 0:
         return distances, indices
     rows = table(clouds, query.device)
-    kernels = _shader.library("ball_query")
     query, reference = query.contiguous(), reference.contiguous()
-    longest = int((clouds[:, 3] - clouds[:, 2]).max())
+    indexed = k <= _MOST_INDEXED
+    if indexed and not index.numel() and spatial.worth(clouds) and spatial.can(reference, clouds):
+        index = spatial.build(reference, clouds)
+    longest, name = int((clouds[:, 3] - clouds[:, 2]).max()), "sp_ball"
+    kernels = _shader.library("ball_query")
+    where: tuple[torch.Tensor, ...] = (query, reference, rows)
+    if indexed and index.numel():
+        name, longest = "sp_ball_index", spatial.OUTER + longest // 32
+        kernels = _shader.library("ball_query", SP_SLOTS=slots(k), SP_FIRST_ROWS=_FIRST_ROWS)
+        where = (*where, *spatial.opened(index, clouds, dim))
+    rule = (len(clouds), dim, k, squared_radius, int(skip_same))
     for first, last in _shader.spans(queries, longest * dim):
-        _shader.groups(
-            kernels,
-            "sp_ball",
-            query,
-            reference,
-            rows,
-            distances,
-            indices,
-            len(clouds),
-            dim,
-            k,
-            squared_radius,
-            int(skip_same),
-            first,
-            last,
-            count=(-(-(last - first) // SIMDGROUPS),),
-            size=32 * SIMDGROUPS,
-        )
+        arguments = (*where, distances, indices, *rule, first, last)
+        count = (-(-(last - first) // SIMDGROUPS),)
+        _shader.groups(kernels, name, *arguments, count=count, size=32 * SIMDGROUPS)
     return distances, indices

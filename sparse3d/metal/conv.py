@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..ops.conv import conv_forward, conv_fused, conv_input_grad, conv_weight_grad
+from ..ops.conv import conv_forward, conv_fused, conv_input_grad, conv_weight_grad, scaled
 from . import _plan, _shader
 from ._plan import Plan
 
@@ -270,8 +270,10 @@ def _fused(
     residual: torch.Tensor | None,
     activation: str,
     alpha: float,
+    scale: torch.Tensor | None = None,
 ) -> torch.Tensor:
     epilogue = _Epilogue(bias, residual, activation, alpha)
+    weight = scaled(weight, scale)
     return run(features, weight, (src, dst, splits), plan, num_out, groups, epilogue=epilogue)
 
 

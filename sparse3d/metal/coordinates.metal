@@ -39,20 +39,27 @@ kernel void sp_lookup(device const int* coords [[buffer(0)]],
     if (i < q) rows[i] = sp_find(coords, table, mask, sp_load(queries, i));
 }
 
-// status: [0] a batch id below the one before it exists, [1] lowest batch id, [2] highest.
-kernel void sp_batch_order(device const int* coords [[buffer(0)]],
-                           device atomic_int* status [[buffer(1)]],  // [3], (0, INT_MAX, INT_MIN) before
+// falls becomes 1 if a batch id is below the one before it.
+kernel void sp_batch_falls(device const int* coords [[buffer(0)]],
+                           device atomic_int* falls [[buffer(1)]],  // [1], 0 before
+                           constant uint& n [[buffer(2)]],
+                           uint i [[thread_position_in_grid]]) {
+    if (i == 0 || i >= n) return;
+    if (coords[ulong(i) * SP_COLS] < coords[ulong(i - 1) * SP_COLS])
+        atomic_store_explicit(falls, 1, memory_order_relaxed);
+}
+
+// range: lowest and highest batch id.
+kernel void sp_batch_range(device const int* coords [[buffer(0)]],
+                           device atomic_int* range [[buffer(1)]],  // [2], (INT_MAX, INT_MIN) before
                            constant uint& n [[buffer(2)]],
                            uint i [[thread_position_in_grid]],
                            uint lane [[thread_index_in_simdgroup]]) {
-    const uint row = i < n ? i : n - 1;
-    const int batch = coords[ulong(row) * SP_COLS];
-    const int before = row == 0 ? batch : coords[ulong(row - 1) * SP_COLS];
-    const int falls = simd_max(batch < before ? 1 : 0), low = simd_min(batch), high = simd_max(batch);
+    const int batch = coords[ulong(i < n ? i : n - 1) * SP_COLS];
+    const int low = simd_min(batch), high = simd_max(batch);
     if (lane != 0) return;
-    if (falls) atomic_fetch_max_explicit(&status[0], 1, memory_order_relaxed);
-    atomic_fetch_min_explicit(&status[1], low, memory_order_relaxed);
-    atomic_fetch_max_explicit(&status[2], high, memory_order_relaxed);
+    atomic_fetch_min_explicit(&range[0], low, memory_order_relaxed);
+    atomic_fetch_max_explicit(&range[1], high, memory_order_relaxed);
 }
 
 // keys[i] = batch id of row rows[i], from 0.

@@ -1,6 +1,6 @@
 """Coordinate table, look-up and unique rows on Metal."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -26,55 +26,45 @@ def empty_table(slots: int, device: torch.device) -> torch.Tensor:
     return torch.full((slots,), -1, dtype=torch.int32, device=device)
 
 
-@coordinate_table.kernel("metal")
+@coordinate_table.kernel("metal", "cuda")
 def table(coords: torch.Tensor) -> torch.Tensor:
     """Slots that hold the lowest row of each coordinate."""
     coords, n = coords.contiguous(), coords.shape[0]
     slots = empty_table(capacity(n), coords.device)
     kernels = kernels_for("coordinates", coords.shape[1])
-    _shader.each(kernels, "sp_table_insert", coords, slots, n, len(slots) - 1, threads=n)
+    _shader.each(kernels, "sp_table_insert", coords, slots, n, slots.shape[0] - 1, threads=n)
     return slots
 
 
-@coordinate_lookup.kernel("metal")
+@coordinate_lookup.kernel("metal", "cuda")
 def _lookup(coords: torch.Tensor, table: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
     queries, q = queries.contiguous(), queries.shape[0]
     rows = torch.empty(q, dtype=torch.int32, device=queries.device)
     kernels = kernels_for("coordinates", queries.shape[1])
-    arguments = (coords.contiguous(), table, queries, rows, q, len(table) - 1)
+    arguments = (coords.contiguous(), table, queries, rows, q, table.shape[0] - 1)
     _shader.each(kernels, "sp_lookup", *arguments, threads=q)
     return rows
 
 
-class BatchOrder(NamedTuple):
-    """Whether the batch column falls somewhere, and the range of its ids."""
-
-    falls: bool
-    lowest: int
-    highest: int
-
-
-def batch_order(coords: torch.Tensor) -> BatchOrder:
-    """Reads the batch column of at least one row."""
-    start = [0, _INT32_MAX, -_INT32_MAX - 1]
+def _batch_range(coords: torch.Tensor) -> tuple[int, int]:
+    """Lowest and highest batch id of at least one row."""
+    start = [_INT32_MAX, -_INT32_MAX - 1]
     status = torch.tensor(start, dtype=torch.int32, device=coords.device)
     n = coords.shape[0]
     kernels = kernels_for("coordinates", coords.shape[1])
     # Whole simdgroups: their lanes reduce together.
-    _shader.each(kernels, "sp_batch_order", coords, status, n, threads=-(-n // 32) * 32)
-    falls, lowest, highest = status.tolist()
-    return BatchOrder(bool(falls), lowest, highest)
+    _shader.each(kernels, "sp_batch_range", coords, status, n, threads=-(-n // 32) * 32)
+    lowest, highest = status.tolist()
+    return lowest, highest
 
 
-def by_batch(
-    coords: torch.Tensor, rows: torch.Tensor, place: torch.Tensor, order: BatchOrder
-) -> torch.Tensor:
+def by_batch(coords: torch.Tensor, rows: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
     """`rows` stably sorted by batch id, and `place[row]` brought up to date in the same way."""
-    n = rows.numel()
+    n, (lowest, highest) = rows.numel(), _batch_range(coords)
     keys = torch.empty_like(rows)
     kernels = kernels_for("coordinates", coords.shape[1])
-    _shader.each(kernels, "sp_batch_keys", coords, rows, keys, n, order.lowest, threads=n)
-    _, moved = _scan.sort(keys, (order.highest - order.lowest).bit_length())
+    _shader.each(kernels, "sp_batch_keys", coords, rows, keys, n, lowest, threads=n)
+    _, moved = _scan.sort(keys, (highest - lowest).bit_length())
     first = torch.empty_like(rows)
     _shader.each(kernels, "sp_place", rows, moved, first, place, n, threads=n)
     return first
@@ -86,23 +76,21 @@ def distinct(
     """(first row of each distinct coordinate, owner of each row, place of each owner), all
     int32."""
     owner = _lookup(coords, table, coords)
-    first, place = _scan.owners(owner)
-    if len(coords):
-        order = batch_order(coords)
-        if order.falls:
-            first = by_batch(coords, first, place, order)
+    first, place, falls = _scan.owners(owner, coords)
+    if falls:
+        first = by_batch(coords, first, place)
     return first, owner, place
 
 
 def gather_rows(coords: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """`coords[rows]` for int32 rows."""
-    out = coords.new_empty((len(rows), coords.shape[1]))
+    out = coords.new_empty((rows.shape[0], coords.shape[1]))
     kernels = kernels_for("coordinates", coords.shape[1])
-    _shader.each(kernels, "sp_gather_rows", coords, rows, out, len(rows), threads=len(rows))
+    _shader.each(kernels, "sp_gather_rows", coords, rows, out, rows.shape[0], threads=rows.shape[0])
     return out
 
 
-@coordinate_unique.kernel("metal")
+@coordinate_unique.kernel("metal", "cuda")
 def _unique(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     coords, n = coords.contiguous(), coords.shape[0]
     first, owner, place = distinct(coords, table(coords))

@@ -19,7 +19,7 @@ def _kernels(values: torch.Tensor, coords: torch.Tensor) -> Any:
     return _shader.library("dense", SP_COLS=coords.shape[1], SP_ELEM=_shader.element(values.dtype))
 
 
-@dense_scatter.kernel("metal", when=_takes)
+@dense_scatter.kernel("metal", "cuda", when=_takes)
 def _scatter(
     features: torch.Tensor, coords: torch.Tensor, batch_size: int, shape: list[int]
 ) -> torch.Tensor:
@@ -36,7 +36,7 @@ def _scatter(
     return dense
 
 
-@dense_gather.kernel("metal", when=_takes)
+@dense_gather.kernel("metal", "cuda", when=_takes)
 def _gather(dense: torch.Tensor, coords: torch.Tensor) -> torch.Tensor:
     n, channels = coords.shape[0], dense.shape[-1]
     out = dense.new_empty((n, channels))

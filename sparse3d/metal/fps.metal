@@ -1,6 +1,6 @@
 // Farthest point sampling. `sp_fps`: a threadgroup a cloud, all samples in one launch. `sp_fps_step` and `sp_fps_pick`:
-// many groups on one cloud, two launches a sample. Of equal distances the smaller rank wins; a bit-exact distance needs
-// no fused operations.
+// many groups on one cloud, a launch a sample and one at the end. Of equal distances the smaller rank wins; a bit-exact
+// distance needs no fused operations.
 #pragma clang fp contract(off)
 
 #define SP_CLOUD 6  // columns of the table: first and last row, output begin and end, start row, base
@@ -124,21 +124,38 @@ kernel void sp_fps(device const float* points [[buffer(0)]],  // [points, dim]
     }
 }
 
-// Updates distances to the sample before `out` and leaves each group's farthest row. At the first sample distances
-// begin.
+// The farthest row that the groups of a launch left, -1 for none; a whole simdgroup asks.
+inline int sp_picked(device const float* part_best,
+                     device const uint* part_rank,
+                     uint parts,
+                     uint slots,
+                     uint turns,
+                     uint lane) {
+    SpPick pick;
+    pick.best = -1.0f;
+    pick.rank = SP_NO_RANK;
+    for (uint i = lane; i < parts; i += 32) pick = sp_farther(pick, part_best[i], part_rank[i]);
+    pick = sp_simd_farthest(pick);
+    return pick.rank == SP_NO_RANK ? sp_absent : int(sp_row_of(pick.rank, slots, turns));
+}
+
+// Every group finds out which row became sample `out - 1`, updates its distances to it and leaves its farthest row.
+// At the first sample distances begin. What groups leave goes into one half of the lists, what they read is in the
+// other.
 kernel void sp_fps_step(device const float* points [[buffer(0)]],  // the cloud's first row
                         device float* best [[buffer(1)]],          // [n]
-                        device const int* chosen [[buffer(2)]],    // [count] row in the cloud, -1 none
-                        device float* part_best [[buffer(3)]],     // [groups]
-                        device uint* part_rank [[buffer(4)]],      // [groups]
+                        device int* chosen [[buffer(2)]],          // [count] row in the cloud, -1 none
+                        device float* part_best [[buffer(3)]],     // [2, groups]
+                        device uint* part_rank [[buffer(4)]],      // [2, groups]
                         constant uint& n [[buffer(5)]],
                         constant uint& dim [[buffer(6)]],
                         constant uint& stay [[buffer(7)]],
                         constant uint& skip_near_origin [[buffer(8)]],
                         constant uint& slots [[buffer(9)]],
-                        constant uint& out [[buffer(10)]],
-                        constant uint& chunk [[buffer(11)]],
+                        constant uint& chunk [[buffer(10)]],
+                        constant uint& out [[buffer(11)]],
                         uint group [[threadgroup_position_in_grid]],
+                        uint groups [[threadgroups_per_grid]],
                         uint tid [[thread_index_in_threadgroup]],
                         uint threads [[threads_per_threadgroup]],
                         uint lane [[thread_index_in_simdgroup]],
@@ -146,10 +163,18 @@ kernel void sp_fps_step(device const float* points [[buffer(0)]],  // the cloud'
                         uint simdgroups [[simdgroups_per_threadgroup]]) {
     threadgroup float sg_best[32];
     threadgroup uint sg_rank[32];
+    threadgroup int before_this;
 
-    const int now = chosen[out - 1];
     const uint turns = slots == 0 ? 1u : (n + slots - 1) / slots;
-    const uint last = min((group + 1) * chunk, n);
+    const uint last = min((group + 1) * chunk, n), read = (out - 1) % 2 * groups, write = out % 2 * groups;
+    if (sg == 0) {
+        const int picked =
+            out == 1 ? chosen[0] : sp_picked(part_best + read, part_rank + read, groups, slots, turns, lane);
+        if (lane == 0) before_this = picked;
+        if (lane == 0 && group == 0 && out > 1) chosen[out - 1] = picked;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    const int now = before_this;
     SpPick pick;
     pick.best = -1.0f;
     pick.rank = SP_NO_RANK;
@@ -172,26 +197,22 @@ kernel void sp_fps_step(device const float* points [[buffer(0)]],  // the cloud'
         pick.rank = lane < simdgroups ? sg_rank[lane] : SP_NO_RANK;
         pick = sp_simd_farthest(pick);
         if (lane == 0) {
-            part_best[group] = pick.best;
-            part_rank[group] = pick.rank;
+            part_best[write + group] = pick.best;
+            part_rank[write + group] = pick.rank;
         }
     }
 }
 
-// One simdgroup: the farthest of all groups becomes sample `out`.
-kernel void sp_fps_pick(device const float* part_best [[buffer(0)]],
-                        device const uint* part_rank [[buffer(1)]],
+// One simdgroup: the farthest that the last step's groups left becomes sample `out`.
+kernel void sp_fps_pick(device const float* part_best [[buffer(0)]],  // [2, parts]
+                        device const uint* part_rank [[buffer(1)]],   // [2, parts]
                         device int* chosen [[buffer(2)]],
                         constant uint& parts [[buffer(3)]],
                         constant uint& slots [[buffer(4)]],
                         constant uint& n [[buffer(5)]],
                         constant uint& out [[buffer(6)]],
                         uint lane [[thread_index_in_simdgroup]]) {
-    const uint turns = slots == 0 ? 1u : (n + slots - 1) / slots;
-    SpPick pick;
-    pick.best = -1.0f;
-    pick.rank = SP_NO_RANK;
-    for (uint i = lane; i < parts; i += 32) pick = sp_farther(pick, part_best[i], part_rank[i]);
-    pick = sp_simd_farthest(pick);
-    if (lane == 0) chosen[out] = pick.rank == SP_NO_RANK ? sp_absent : int(sp_row_of(pick.rank, slots, turns));
+    const uint turns = slots == 0 ? 1u : (n + slots - 1) / slots, read = out % 2 * parts;
+    const int picked = sp_picked(part_best + read, part_rank + read, parts, slots, turns, lane);
+    if (lane == 0) chosen[out] = picked;
 }

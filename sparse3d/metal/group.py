@@ -14,7 +14,7 @@ def _takes(features: torch.Tensor, *_: Any) -> bool:
     return _shader.takes(features)
 
 
-@gather_columns.kernel("metal", when=_takes)
+@gather_columns.kernel("metal", "cuda", when=_takes)
 def _gather_columns(features: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
     batch, channels, columns = features.shape
     places, lines = idx.shape[1], batch * channels

@@ -14,7 +14,7 @@ def _takes(features: torch.Tensor, *_: Any) -> bool:
     return _shader.takes(features)
 
 
-@interpolate_columns.kernel("metal", when=_takes)
+@interpolate_columns.kernel("metal", "cuda", when=_takes)
 def _interpolate_columns(
     features: torch.Tensor, idx: torch.Tensor, weight: torch.Tensor
 ) -> torch.Tensor:

@@ -17,27 +17,37 @@ from . import _scan, _shader
 from . import coordinates as sites
 
 
-def _neighbours(taps: int, rows: int, device: torch.device) -> torch.Tensor:
+def _neighbours(taps: int, rows: int, device: torch.device, *, empty: bool = False) -> torch.Tensor:
+    """A neighbour table without neighbours; `empty` leaves that to a kernel that writes it all."""
     _shader.rows_fit("taps times rows", taps * rows)
+    if empty:
+        return torch.empty((taps, rows), dtype=torch.int32, device=device)
     return torch.full((taps, rows), -1, dtype=torch.int32, device=device)
 
 
-@kernel_map_submanifold.kernel("metal")
+def neighbours(
+    coords: torch.Tensor, table: torch.Tensor, kernel_size: list[int], dilation: list[int]
+) -> torch.Tensor:
+    """int32 [K, N]: each row's neighbour through each tap of a submanifold layer, -1 for none."""
+    coords, n, taps = coords.contiguous(), coords.shape[0], math.prod(kernel_size)
+    found = _neighbours(taps, n, coords.device)
+    mask, centre = table.shape[0] - 1, found[taps // 2]
+    look_up = sites.kernels_for("coordinates", coords.shape[1])
+    _shader.each(look_up, "sp_lookup", coords, table, coords, centre, n, mask, threads=n)
+    kernels = sites.kernels_for("kernel_map", coords.shape[1])
+    arguments = (coords, table, found, n, mask, taps, kernel_size, dilation)
+    _shader.each(kernels, "sp_map_submanifold", *arguments, threads=(n, taps // 2))
+    return found
+
+
+@kernel_map_submanifold.kernel("metal", "cuda")
 def _submanifold(
     coords: torch.Tensor, table: torch.Tensor, kernel_size: list[int], dilation: list[int]
 ) -> Pairs:
-    coords, n, taps = coords.contiguous(), coords.shape[0], math.prod(kernel_size)
-    neighbours = _neighbours(taps, n, coords.device)
-    mask, centre = len(table) - 1, neighbours[taps // 2]
-    found = sites.kernels_for("coordinates", coords.shape[1])
-    _shader.each(found, "sp_lookup", coords, table, coords, centre, n, mask, threads=n)
-    kernels = sites.kernels_for("kernel_map", coords.shape[1])
-    arguments = (coords, table, neighbours, n, mask, taps, kernel_size, dilation)
-    _shader.each(kernels, "sp_map_submanifold", *arguments, threads=(n, taps // 2))
-    return _scan.pairs(neighbours)
+    return _scan.pairs(neighbours(coords, table, kernel_size, dilation))
 
 
-@kernel_map_given.kernel("metal")
+@kernel_map_given.kernel("metal", "cuda")
 def _given(
     coords: torch.Tensor,
     table: torch.Tensor,
@@ -48,15 +58,15 @@ def _given(
     dilation: list[int],
 ) -> Pairs:
     out_coords, m, taps = out_coords.contiguous(), out_coords.shape[0], math.prod(kernel_size)
-    neighbours = _neighbours(taps, m, coords.device)
+    found = _neighbours(taps, m, coords.device, empty=True)
     kernels = sites.kernels_for("kernel_map", coords.shape[1])
     geometry = (kernel_size, stride, padding, dilation)
-    arguments = (coords.contiguous(), table, out_coords, neighbours, m, len(table) - 1, taps)
+    arguments = (coords.contiguous(), table, out_coords, found, m, table.shape[0] - 1, taps)
     _shader.each(kernels, "sp_map_given", *arguments, *geometry, threads=(m, taps))
-    return _scan.pairs(neighbours)
+    return _scan.pairs(found)
 
 
-@kernel_map_floor.kernel("metal")
+@kernel_map_floor.kernel("metal", "cuda")
 def _floor(
     coords: torch.Tensor,
     table: torch.Tensor,
@@ -86,7 +96,7 @@ def _reached(
     return math.prod(-(-k // step) for k, step in zip(kernel_size, steps, strict=True))
 
 
-@kernel_map_footprint.kernel("metal")
+@kernel_map_footprint.kernel("metal", "cuda")
 def _footprint(
     coords: torch.Tensor,
     kernel_size: list[int],
@@ -117,19 +127,17 @@ def _footprint(
     )
     _shader.each(kernels, "sp_footprint_insert", coords, table, *where, threads=candidates)
     _shader.each(kernels, "sp_footprint_owner", coords, table, owner, *where, threads=candidates)
-    first, place = _scan.owners(owner)
+    first, place, falls = _scan.owners(owner, coords)
     created = _created(kernels, coords, first, taps, geometry, transposed)
-    if len(created):
-        order = sites.batch_order(created)
-        if order.falls:
-            # The rows to sort are 0, 1, ...: `moved` lists former numbers, `number` is its inverse.
-            rows = torch.arange(len(first), dtype=torch.int32, device=coords.device)
-            number = torch.empty_like(rows)
-            moved = sites.by_batch(created, rows, number, order)
-            created = sites.gather_rows(created, moved)
-            _shader.each(
-                kernels, "sp_renumber", first, number, place, len(first), threads=len(first)
-            )
+    if falls and len(created):
+        # The rows to sort are 0, 1, ...: `moved` lists former numbers, `number` is its inverse.
+        rows = torch.arange(first.shape[0], dtype=torch.int32, device=coords.device)
+        number = torch.empty_like(rows)
+        moved = sites.by_batch(created, rows, number)
+        created = sites.gather_rows(created, moved)
+        _shader.each(
+            kernels, "sp_renumber", first, number, place, first.shape[0], threads=first.shape[0]
+        )
     return created, *_footprint_pairs(kernels, owner, place, len(created), taps)
 
 
@@ -141,10 +149,10 @@ def _created(
     geometry: tuple[list[int], ...],
     transposed: bool,
 ) -> torch.Tensor:
-    out = coords.new_empty((len(first), coords.shape[1]))
-    where = (coords, first, out, len(first), taps)
+    out = coords.new_empty((first.shape[0], coords.shape[1]))
+    where = (coords, first, out, first.shape[0], taps)
     _shader.each(
-        kernels, "sp_footprint_rows", *where, *geometry, int(transposed), threads=len(first)
+        kernels, "sp_footprint_rows", *where, *geometry, int(transposed), threads=first.shape[0]
     )
     return out
 
@@ -153,18 +161,19 @@ def _footprint_pairs(
     kernels: Any, owner: torch.Tensor, place: torch.Tensor, m: int, taps: int
 ) -> Pairs:
     candidates = owner.numel()
-    neighbours = _neighbours(taps, m, owner.device)
-    repeats = torch.zeros(1, dtype=torch.int32, device=owner.device)
+    found = _neighbours(taps, m, owner.device)
     if m == 0:
-        return _scan.pairs(neighbours)
-    _shader.each(
-        kernels,
-        "sp_footprint_pairs",
-        *(owner, place, neighbours, repeats, candidates, m, taps),
-        threads=candidates,
-    )
-    if int(repeats) == 0:
-        return _scan.pairs(neighbours)
+        return _scan.pairs(found)
+    # Splits, and in the low half of one entry more the repeats: the host reads both at once.
+    marks = torch.zeros(taps + 2, dtype=torch.int64, device=owner.device)
+    repeats = marks.view(torch.int32)[-2:-1]
+    arguments = (owner, place, found, repeats, candidates, m, taps)
+    _shader.each(kernels, "sp_footprint_pairs", *arguments, threads=candidates)
+    offsets = _scan.count_pairs(found, marks)
+    marks = marks.cpu()
+    if int(marks[-1]) == 0:
+        splits = marks[:-1].clone()
+        return *_scan.compact_pairs(found, offsets, splits), splits
     return _repeated_pairs(kernels, owner, place, m, taps)
 
 

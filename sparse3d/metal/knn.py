@@ -1,4 +1,5 @@
-"""k nearest neighbours on Metal: a simdgroup a query, every point looked at."""
+"""k nearest neighbours on Metal: a simdgroup a query, every point looked at or those that an index
+leaves."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import torch
 
 from ..pointops.knn import LARGEST_K, knn_search
 from . import _shader
+from . import index as spatial
 from ._clouds import SIMDGROUPS, float_points, table
 
 _METRICS = {"squared": 0, "euclidean": 1, "l1": 2}
@@ -17,7 +19,7 @@ def _takes(query: torch.Tensor, reference: torch.Tensor, *rest: Any) -> bool:
     return float_points(query) and rest[2] <= LARGEST_K
 
 
-def _slots(k: int) -> int:
+def slots(k: int) -> int:
     """Registers of a lane: a power of two, so that few kernels are compiled."""
     slots = 1
     while 32 * slots < k:
@@ -25,7 +27,7 @@ def _slots(k: int) -> int:
     return slots
 
 
-@knn_search.kernel("metal", when=_takes)
+@knn_search.kernel("metal", "cuda", when=_takes)
 def _knn_search(
     query: torch.Tensor,
     reference: torch.Tensor,
@@ -40,24 +42,17 @@ def _knn_search(
     if distances.numel() == 0 or len(clouds) == 0:
         return distances, indices
     rows = table(clouds, query.device)
-    kernels = _shader.library("knn", SP_SLOTS=_slots(k), SP_METRIC=_METRICS[metric])
+    kernels = _shader.library("knn", SP_SLOTS=slots(k), SP_METRIC=_METRICS[metric])
     query, reference = query.contiguous(), reference.contiguous()
-    longest = int((clouds[:, 3] - clouds[:, 2]).max())
+    if not index.numel() and spatial.worth(clouds) and spatial.can(reference, clouds):
+        index = spatial.build(reference, clouds)
+    longest, name = int((clouds[:, 3] - clouds[:, 2]).max()), "sp_knn"
+    where: tuple[torch.Tensor, ...] = (query, reference, rows)
+    if index.numel():
+        name, longest = "sp_knn_index", spatial.OUTER + longest // 32
+        where = (query, rows, *spatial.opened(index, clouds, dim))
     for first, last in _shader.spans(queries, longest * dim):
-        _shader.groups(
-            kernels,
-            "sp_knn",
-            query,
-            reference,
-            rows,
-            distances,
-            indices,
-            len(clouds),
-            dim,
-            k,
-            first,
-            last,
-            count=(-(-(last - first) // SIMDGROUPS),),
-            size=32 * SIMDGROUPS,
-        )
+        arguments = (*where, distances, indices, len(clouds), dim, k, first, last)
+        count = (-(-(last - first) // SIMDGROUPS),)
+        _shader.groups(kernels, name, *arguments, count=count, size=32 * SIMDGROUPS)
     return distances, indices

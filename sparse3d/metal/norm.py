@@ -34,7 +34,7 @@ def _float(value: torch.Tensor | None, like: torch.Tensor, fill: float) -> torch
     return value.detach().float().contiguous()
 
 
-@batch_norm_train.kernel("metal", when=_takes)
+@batch_norm_train.kernel("metal", "cuda", when=_takes)
 def _train(
     features: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float
 ) -> Triple:
@@ -57,7 +57,7 @@ def _train(
     return out, mean, var
 
 
-@batch_norm_grad.kernel("metal", when=_takes)
+@batch_norm_grad.kernel("metal", "cuda", when=_takes)
 def _grad(
     grad: torch.Tensor,
     features: torch.Tensor,

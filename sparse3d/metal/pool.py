@@ -16,7 +16,7 @@ def _kernels(values: torch.Tensor) -> Any:
     return _shader.library("pool", SP_ELEM=_shader.element(values.dtype))
 
 
-@pool_sum.kernel("metal", when=_takes)
+@pool_sum.kernel("metal", "cuda", when=_takes)
 def _sum(
     features: torch.Tensor, src: torch.Tensor, dst: torch.Tensor, splits: torch.Tensor, num_out: int
 ) -> torch.Tensor:
@@ -30,7 +30,7 @@ def _sum(
     return out
 
 
-@pool_max.kernel("metal", when=_takes)
+@pool_max.kernel("metal", "cuda", when=_takes)
 def _max(
     features: torch.Tensor, src: torch.Tensor, dst: torch.Tensor, splits: torch.Tensor, num_out: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -45,7 +45,7 @@ def _max(
     return out, arg
 
 
-@pool_max_grad.kernel("metal", when=_takes)
+@pool_max_grad.kernel("metal", "cuda", when=_takes)
 def _max_grad(
     grad: torch.Tensor,
     arg: torch.Tensor,

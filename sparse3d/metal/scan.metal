@@ -29,13 +29,8 @@ kernel void sp_count(device const int* values [[buffer(0)]],  // [segments, leng
     if (tid == 0) counts[group.y * grid.x + group.x] = total;
 }
 
-// Exclusive prefix sum of `values` in place by one threadgroup; values[n] becomes the total.
-kernel void sp_scan(device uint* values [[buffer(0)]],  // [n + 1]
-                    constant uint& n [[buffer(1)]],
-                    uint tid [[thread_index_in_threadgroup]],
-                    uint lane [[thread_index_in_simdgroup]],
-                    uint sg [[simdgroup_index_in_threadgroup]]) {
-    threadgroup uint sums[SP_SCAN_SIMDS];
+// Exclusive prefix sum of `values` in place by one threadgroup; values[n] becomes the total, which is returned.
+inline uint sp_scan_all(device uint* values, uint n, threadgroup uint* sums, uint tid, uint lane, uint sg) {
     uint carry = 0;
     for (uint first = 0; first < n; first += SP_BLOCK) {
         uint part[4], mine = 0;
@@ -54,15 +49,30 @@ kernel void sp_scan(device uint* values [[buffer(0)]],  // [n + 1]
         carry += total;
     }
     if (tid == 0) values[n] = carry;
+    return carry;
 }
 
-// splits[t] = first element of segment t; for offsets from sp_count and sp_scan.
-kernel void sp_splits(device const uint* offsets [[buffer(0)]],
-                      device long* splits [[buffer(1)]],  // [segments + 1]
-                      constant uint& segments [[buffer(2)]],
-                      constant uint& blocks [[buffer(3)]],
-                      uint t [[thread_position_in_grid]]) {
-    if (t <= segments) splits[t] = long(offsets[t * blocks]);
+kernel void sp_scan(device uint* values [[buffer(0)]],  // [n + 1]
+                    constant uint& n [[buffer(1)]],
+                    uint tid [[thread_index_in_threadgroup]],
+                    uint lane [[thread_index_in_simdgroup]],
+                    uint sg [[simdgroup_index_in_threadgroup]]) {
+    threadgroup uint sums[SP_SCAN_SIMDS];
+    sp_scan_all(values, n, sums, tid, lane, sg);
+}
+
+// The same for counts from sp_count, and where each segment begins.
+kernel void sp_scan_splits(device uint* counts [[buffer(0)]],  // [segments * blocks + 1]
+                           device long* splits [[buffer(1)]],  // [segments + 1]
+                           constant uint& segments [[buffer(2)]],
+                           constant uint& blocks [[buffer(3)]],
+                           uint tid [[thread_index_in_threadgroup]],
+                           uint lane [[thread_index_in_simdgroup]],
+                           uint sg [[simdgroup_index_in_threadgroup]]) {
+    threadgroup uint sums[SP_SCAN_SIMDS];
+    const uint total = sp_scan_all(counts, segments * blocks, sums, tid, lane, sg);
+    threadgroup_barrier(mem_flags::mem_device);
+    for (uint t = tid; t <= segments; t += SP_SCAN_THREADS) splits[t] = long(t < segments ? counts[t * blocks] : total);
 }
 
 // The counted elements of a neighbour table, segment by segment: their values and their positions in the segment.

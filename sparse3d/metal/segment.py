@@ -53,14 +53,14 @@ def total(
     return out
 
 
-@segment_sum.kernel("metal", when=_takes)
+@segment_sum.kernel("metal", "cuda", when=_takes)
 def _sum(values: torch.Tensor, ids: torch.Tensor, num: int) -> torch.Tensor:
     if values.numel() == 0 or num == 0:
         return values.new_zeros((num, values.shape[1]))
     return total(values.contiguous(), sort(ids.int(), num), num, None, 1)
 
 
-@segment_max.kernel("metal", when=_takes)
+@segment_max.kernel("metal", "cuda", when=_takes)
 def _max(values: torch.Tensor, ids: torch.Tensor, num: int) -> tuple[torch.Tensor, torch.Tensor]:
     channels = values.shape[1]
     out = values.new_zeros((num, channels))

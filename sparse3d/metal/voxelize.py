@@ -16,7 +16,7 @@ def _takes(values: torch.Tensor, *_: Any) -> bool:
     return _shader.takes(values)
 
 
-@trilinear_map.kernel("metal", when=_takes_points)
+@trilinear_map.kernel("metal", "cuda", when=_takes_points)
 def _map(
     coords: torch.Tensor, table: torch.Tensor, points: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -27,11 +27,11 @@ def _map(
     element = _shader.element(points.dtype)
     kernels = _shader.library("voxelize", SP_COLS=columns, SP_ELEM=element)
     lists = (coords.contiguous(), table, points.contiguous(), rows, weights)
-    _shader.each(kernels, "sp_trilinear", *lists, q, len(table) - 1, threads=(corners, q))
+    _shader.each(kernels, "sp_trilinear", *lists, q, table.shape[0] - 1, threads=(corners, q))
     return rows, weights
 
 
-@interpolate.kernel("metal", when=_takes)
+@interpolate.kernel("metal", "cuda", when=_takes)
 def _interpolate(features: torch.Tensor, rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     (q, corners), channels = rows.shape, features.shape[1]
     out = features.new_zeros((q, channels))
@@ -43,7 +43,7 @@ def _interpolate(features: torch.Tensor, rows: torch.Tensor, weights: torch.Tens
     return out
 
 
-@interpolate_grad.kernel("metal", when=_takes)
+@interpolate_grad.kernel("metal", "cuda", when=_takes)
 def _interpolate_grad(
     grad: torch.Tensor, rows: torch.Tensor, weights: torch.Tensor, num: int
 ) -> torch.Tensor:

@@ -254,16 +254,26 @@ class SparseConvolution(SitesLayer):
     def run_fused(
         self,
         input: SparseConvTensor,
-        weight: torch.Tensor,
+        scale: torch.Tensor | None,
         bias: torch.Tensor | None,
+        add_input: SparseConvTensor | None,
         activation: str,
         alpha: float,
     ) -> SparseConvTensor:
-        """This layer with another kernel, bias and activation in one pass, for inference."""
+        """`act(kernel * x * scale + bias + add_input)` in one pass, for inference."""
         _check.channels(self._label(), self.in_channels, input.features.shape[1])
         pairs, target, indice_dict = self._map(input, input.sites(self._label()))
+        residual = None if add_input is None else self._residual(add_input, pairs)
         features = fused_conv(
-            input.features, weight, pairs, bias, None, activation, alpha, self.groups
+            input.features,
+            self.kernel(),
+            pairs,
+            bias,
+            residual,
+            activation,
+            alpha,
+            self.groups,
+            scale,
         )
         return input.on_sites(features, target, indice_dict)
 

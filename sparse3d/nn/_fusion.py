@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from ..ops.conv import scaled
 from ..tensor import SparseConvTensor
 from ._convolution import SparseConvolution
 from ._preparation import is_preparing
@@ -20,13 +21,41 @@ __all__ = ["fuse"]
 M = TypeVar("M", bound=nn.Module)
 
 
+def residual_place(children: Sequence[nn.Module]) -> int:
+    """Where a container's `add_input` is added: before this child, or after all.
+
+    That is a last activation. Where `fuse` folded it into a convolution, the convolution itself,
+    which adds before its activation.
+    """
+    end = len(children)
+    while end > 0 and isinstance(children[end - 1], nn.Identity):
+        end -= 1
+    if end == 0:
+        return len(children)
+    last = children[end - 1]
+    folded = isinstance(last, SparseConvolution) and last.act_type != "none"
+    return end - 1 if folded or _activation_of(last) is not None else len(children)
+
+
 def fused_run(
-    children: Sequence[nn.Module], position: int, value: Any
-) -> tuple[SparseConvTensor, int] | None:
+    children: Sequence[nn.Module],
+    position: int,
+    value: Any,
+    add_input: SparseConvTensor | None,
+    place: int,
+) -> tuple[SparseConvTensor, int, SparseConvTensor | None] | None:
     """Compute [conv, norm, activation] from `position` on in one pass, where that is the same.
 
+    Args:
+        children: of a container.
+        position: of the conv.
+        value: its input.
+        add_input: the container's residual or None.
+        place: where it is added.
+
     Returns:
-        The output and the position after the run, or None if there is nothing to fold.
+        The output, the position after the run and the residual if it is still to be added; or
+        None if there is nothing to fold.
     """
     layer = children[position]
     if not isinstance(layer, SparseConvolution) or not isinstance(value, SparseConvTensor):
@@ -34,10 +63,13 @@ def fused_run(
     if is_preparing() or layer.training or layer.act_type != "none" or _hooked(layer):
         return None
     norm, activation, alpha, end = _tail(children, position)
-    if end == position + 1 or _wants_grad(layer, norm, value):
+    here = position < place < end or place == end == len(children)
+    residual = add_input if here else None
+    if end == position + 1 or _wants_grad(layer, norm, value, residual):
         return None
-    weight, bias = _folded(layer, norm)
-    return layer.run_fused(value, weight, bias, activation, alpha), end
+    scale, bias = _scale_and_bias(layer, norm)
+    out = layer.run_fused(value, scale, bias, residual, activation, alpha)
+    return out, end, None if here else add_input
 
 
 def _tail(
@@ -79,21 +111,25 @@ def _hooked(module: nn.Module) -> bool:
     return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
-def _wants_grad(layer: SparseConvolution, norm: nn.Module | None, x: SparseConvTensor) -> bool:
+def _wants_grad(
+    layer: SparseConvolution, norm: nn.Module | None, *inputs: SparseConvTensor | None
+) -> bool:
     if not torch.is_grad_enabled():
         return False
+    values = [x.features for x in inputs if x is not None]
     parameters = [*layer.parameters(), *([] if norm is None else norm.parameters())]
-    return x.features.requires_grad or any(p.requires_grad for p in parameters)
+    return any(value.requires_grad for value in (*values, *parameters))
 
 
-def _folded(
+def _scale_and_bias(
     layer: SparseConvolution, norm: nn.BatchNorm1d | None
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """True kernel and bias with the norm's scale and shift folded in, in the layer's dtype."""
-    weight, bias = layer.kernel(), layer.bias
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """What norm and bias do to the sums of a layer: a few numbers a channel, made at each call,
+    so that they follow every change of the norm."""
+    bias = layer.bias
     if norm is None or norm.running_mean is None or norm.running_var is None:
-        return weight, bias
-    wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
+        return None, bias
+    wide = torch.float64 if layer.weight.dtype == torch.float64 else torch.float32
     scale = torch.rsqrt(norm.running_var.to(wide) + norm.eps)
     if norm.weight is not None:
         scale = scale * norm.weight.to(wide)
@@ -102,8 +138,7 @@ def _folded(
         shift = shift + norm.bias.to(wide)
     if bias is not None:
         shift = shift + bias.to(wide) * scale
-    folded = weight.to(wide) * scale.reshape(-1, *[1] * (weight.ndim - 1))
-    return folded.to(weight.dtype), shift.to(wide)
+    return scale, shift
 
 
 def fuse(model: M) -> M:
@@ -147,9 +182,9 @@ def _fuse_children(sequence: SparseSequential, uses: Counter[int]) -> None:
             continue
         if "weight" not in layer._parameters or _is_shared(layer, uses):
             continue
-        weight, bias = _folded(layer, norm)
+        scale, bias = _scale_and_bias(layer, norm)
         with torch.no_grad():
-            layer.set_kernel(weight)
+            layer.set_kernel(scaled(layer.kernel(), scale))
             if bias is not None:
                 values = bias.to(layer.weight.dtype)
                 layer.bias = nn.Parameter(values, requires_grad=layer.weight.requires_grad)

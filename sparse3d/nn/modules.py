@@ -160,6 +160,9 @@ class SparseSequential(SparseModule):
     Children are given in turn, as an OrderedDict, or by keyword; keys are those of
     `torch.nn.Sequential`. In eval without gradients a run of conv, batch norm and activation is
     computed in one pass; parameters stay as they are.
+
+    A residual block is `net(x, add_input=side)`: the side is added before a last ReLU, LeakyReLU
+    or Sigmoid, else after all children, and costs nothing where that run is computed in one pass.
     """
 
     def __init__(self, *args: Any, **kwargs: nn.Module) -> None:
@@ -197,19 +200,25 @@ class SparseSequential(SparseModule):
             _check.fail("name", "not taken by another child", repr(key))
         self.add_module(key, module)
 
-    def forward(self, input: Any) -> Any:
-        from ._fusion import fused_run
+    def forward(self, input: Any, add_input: SparseConvTensor | None = None) -> Any:
+        from ._fusion import fused_run, residual_place
 
         children = list(self)
-        position = 0
+        place, position = residual_place(children), 0
         while position < len(children):
-            run = fused_run(children, position, input)
+            run = fused_run(children, position, input, add_input, place)
             if run is not None:
-                input, position = run
+                input, position, add_input = run
                 continue
-            input = _apply(children[position], input)
+            child, here = children[position], position == place and add_input is not None
+            if here and is_sparse_conv(child):
+                input, add_input = child(input, add_input), None
+            else:
+                if here:
+                    input, add_input = input + add_input, None
+                input = _apply(child, input)
             position += 1
-        return input
+        return input if add_input is None else input + add_input
 
 
 def _apply(module: nn.Module, value: Any) -> Any:

@@ -8,7 +8,7 @@ import torch
 
 from .. import _check
 from ..ops.segment import reduce_segments
-from ..ops.voxelize import group_points
+from ..ops.voxelize import grid_shape, group_points
 
 __all__ = ["PointToVoxel", "gather_features_by_pc_voxel_id"]
 
@@ -46,8 +46,7 @@ class PointToVoxel:
         if len(self._range_xyz) != 2 * self.ndim:
             _check.fail("coors_range_xyz", f"of {2 * self.ndim} bounds", self._range_xyz)
         low, high = self._range_xyz[: self.ndim], self._range_xyz[self.ndim :]
-        sizes = zip(low, high, self._vsize_xyz, strict=True)
-        self.grid_size = [round((b - a) / size) for a, b, size in sizes][::-1]
+        self.grid_size = grid_shape(self._vsize_xyz, self._range_xyz)[::-1]
         self.vsize = self._vsize_xyz[::-1]
         self.coors_range = low[::-1] + high[::-1]
 

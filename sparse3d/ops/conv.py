@@ -225,6 +225,14 @@ def _activate(values: torch.Tensor, activation: str, alpha: float) -> torch.Tens
     return values
 
 
+def scaled(weight: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
+    """The weight with a scale of output channels folded in, for kernels without one."""
+    if scale is None:
+        return weight
+    factors = scale.to(_accumulator(weight.dtype)).reshape(-1, *[1] * (weight.ndim - 1))
+    return (weight.to(factors.dtype) * factors).to(weight.dtype)
+
+
 def _fused_reference(
     features: torch.Tensor,
     weight: torch.Tensor,
@@ -238,12 +246,15 @@ def _fused_reference(
     residual: torch.Tensor | None,
     activation: str,
     alpha: float,
+    scale: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """act(conv + bias + residual), rounded once."""
+    """act(conv * scale + bias + residual), rounded once."""
     dtype = _accumulator(features.dtype)
     out = _forward_reference(
         features.to(dtype), weight.to(dtype), src, dst, splits, plan, [], num_out, groups
     )
+    if scale is not None:
+        out *= scale.to(dtype)
     if bias is not None:
         out += bias.to(dtype)
     if residual is not None:
@@ -279,7 +290,7 @@ conv_weight_grad = Op(
 conv_fused = Op(
     "conv_fused(Tensor features, Tensor weight, Tensor src, Tensor dst, Tensor splits,"
     " Tensor[] plan, SymInt num_out, int groups, Tensor? bias, Tensor? residual, str activation,"
-    " float alpha) -> Tensor",
+    " float alpha, Tensor? scale=None) -> Tensor",
     reference=_fused_reference,
     fake=lambda features, weight, src, dst, splits, plan, num_out, *_: features.new_empty(
         (num_out, weight.shape[0])
@@ -428,8 +439,9 @@ def fused_conv(
     activation: str = "none",
     alpha: float = 0.01,
     groups: int = 1,
+    scale: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """`act(conv + bias + residual)` in one pass, for inference.
+    """`act(conv * scale + bias + residual)` in one pass, for inference.
 
     Args:
         features: [N, C_in].
@@ -440,6 +452,7 @@ def fused_conv(
         activation: one of "none", "relu", "leaky_relu", "sigmoid".
         alpha: slope of leaky_relu below zero.
         groups: number of channel groups.
+        scale: [C_out] or None: a batch norm's, whose shift is in `bias`.
 
     Returns:
         [M, C_out].
@@ -456,7 +469,7 @@ def fused_conv(
         _check.fail(
             "residual", f"of shape {[pairs.num_out, weight.shape[0]]}", list(residual.shape)
         )
-    tensors = (features, weight, bias, residual)
+    tensors = (features, weight, bias, residual, scale)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         _check.fail(
             "fused_conv", "called under torch.no_grad()", "a gradient", "use conv for training"
@@ -476,5 +489,6 @@ def fused_conv(
             residual,
             activation,
             alpha,
+            scale,
         ),
     )

@@ -9,9 +9,12 @@ is found. *Determinism.* All three are exact integers, equal on every backend; o
 the table is a backend's own.
 
 Example:
+    >>> import torch
+    >>> from sparse3d.ops.coordinates import build_table, lookup
     >>> coords = torch.tensor([[0, 4], [0, 7], [0, 4]], dtype=torch.int32)
-    >>> lookup(coords, build_table(coords), torch.tensor([[0, 7], [0, 5], [0, 4]],
-    dtype=torch.int32)).tolist() [1, -1, 0]
+    >>> queries = torch.tensor([[0, 7], [0, 5], [0, 4]], dtype=torch.int32)
+    >>> lookup(coords, build_table(coords), queries).tolist()
+    [1, -1, 0]
 """
 
 from __future__ import annotations

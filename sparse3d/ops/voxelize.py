@@ -8,9 +8,9 @@
 D]. *Order.* Voxels are listed by batch id, then first occurrence. *Padding.* A corner without a
 voxel counts 0 and its weight stays in the sum (MinkowskiEngine); `renormalize` divides by the
 weights present (torchsparse). A point whose corners are all absent is 0. *Accumulation.*
-Quantisation in the dtype of the points, so that float32 points give float32's cells; sums in
-float32 (float64 for float64). *Gradient.* To features and interpolation weights; none to point
-positions. *Determinism.* Fixed order.
+Quantisation in the dtype of the points (half precision: float32), so that float32 points give
+float32's cells; sums in float32 (float64 for float64). *Gradient.* To features and interpolation
+weights; none to point positions. *Determinism.* Fixed order.
 """
 
 from __future__ import annotations
@@ -202,8 +202,9 @@ def quantize(
         _check.fail(
             "points", "finite", f"{points[row].tolist()} in row {row}", "drop such rows first"
         )
-    moved = points if origin is None else points - points.new_tensor(_sizes("origin", origin, axes))
-    scaled = moved / points.new_tensor(sizes)
+    wide = _wide(points)
+    moved = wide if origin is None else wide - wide.new_tensor(_sizes("origin", origin, axes))
+    scaled = moved / wide.new_tensor(sizes)
     cells = scaled.floor() if rounding == "floor" else scaled.round()
     low, high = torch.aminmax(cells.double(), dim=0)
     if bool(((low < -_check.INT32_MAX - 1) | (high > _check.INT32_MAX)).any()):
@@ -318,6 +319,22 @@ def _corners(
     )
 
 
+def grid_shape(voxel_size: Sequence[float], point_range: Sequence[float]) -> list[int]:
+    """Cells of a box an axis: extent / size, rounded half to even. A point beyond them is outside.
+
+    Args:
+        voxel_size: D edges.
+        point_range: D lower bounds, then D upper bounds.
+    """
+    low, high = point_range[: len(voxel_size)], point_range[len(voxel_size) :]
+    return [round((b - a) / size) for a, b, size in zip(low, high, voxel_size, strict=True)]
+
+
+def _wide(points: torch.Tensor) -> torch.Tensor:
+    """Half precision as float32: it would round the voxel size itself."""
+    return points if points.dtype in (torch.float32, torch.float64) else points.float()
+
+
 def group_points(
     points: torch.Tensor,
     voxel_size: Sequence[float],
@@ -351,11 +368,10 @@ def group_points(
         _check.fail(
             "point_range", f"of {2 * axes} bounds for {axes} voxel sizes", list(point_range)
         )
-    size = torch.tensor(voxel_size, dtype=points.dtype, device=points.device)
-    low = torch.tensor(point_range[:axes], dtype=points.dtype, device=points.device)
-    high = torch.tensor(point_range[axes:], dtype=points.dtype, device=points.device)
-    shape = torch.round((high - low) / size)
-    cell = torch.floor((points[:, :axes] - low) / size)
+    places = _wide(points[:, :axes])
+    size, low = places.new_tensor(voxel_size), places.new_tensor(point_range[:axes])
+    shape = places.new_tensor(grid_shape(voxel_size, point_range))
+    cell = torch.floor((places - low) / size)
     inside = ((cell >= 0) & (cell < shape)).all(1).nonzero().squeeze(1)
     reverse = cell[inside].flip(1).int()
     first, inverse = coordinate_unique(

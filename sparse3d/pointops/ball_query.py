@@ -1,7 +1,8 @@
 """Ball query: the first K points within a radius, in input order.
 
 Meaning: for each query the first K reference points of its own cloud, by index, with `d < r2`.
-Which points are kept depends on their order, not on their distance; for the nearest K use `knn`.
+Which points are kept depends on their order, not on their distance; `nearest=True` keeps the
+nearest K, by distance, then index.
 Formula: d as in `_distance`; `r2 = fl32(fl32(r) * fl32(r))`, compared strictly. Half precision
 inputs are widened to float32 first, which is exact. float64 inputs: `r2 = r * r` in float64.
 Order and ties: ascending index.
@@ -9,6 +10,7 @@ Padding: index -1 and distance 0 after the last hit; a query without any hit is 
 Accumulation: float32 (float64 for float64).
 Gradient: of the squared distances to both clouds; padding and the choice of points carry none.
 Determinism: same bytes on every backend and with any number of threads.
+Nearest first: K points are then looked for, so that K <= 1024 holds for min(K, N).
 Errors: radius not finite, <= 0, or with a square that underflows or overflows float32; K < 0; NaN
 or infinite points; clouds that differ in device, dtype, batch or coordinates.
 
@@ -29,7 +31,7 @@ import torch
 
 from sparse3d._registry import Op
 
-from . import _clouds, _distance, _inputs
+from . import _clouds, _distance, _inputs, knn
 
 
 def _reference(
@@ -113,8 +115,21 @@ def search(
     return found
 
 
+def _nearest(
+    query: torch.Tensor, ref: torch.Tensor, clouds: torch.Tensor, square: float, k: int, width: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The nearest `width` rows, those within the radius kept and padded to `k`."""
+    distances, indices = knn.search(query, ref, clouds, width)
+    hit = (indices >= 0) & (distances < square)
+    pad = (0, k - width)
+    return (
+        torch.nn.functional.pad(torch.where(hit, distances, 0), pad),
+        torch.nn.functional.pad(torch.where(hit, indices, -1), pad, value=-1),
+    )
+
+
 def ball_query(
-    query: torch.Tensor, ref: torch.Tensor, radius: float, K: int
+    query: torch.Tensor, ref: torch.Tensor, radius: float, K: int, *, nearest: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The first K reference points within `radius` of each query, dense and batched.
 
@@ -123,6 +138,7 @@ def ball_query(
         ref: (B, N, 3), same dtype and device.
         radius: finite and > 0.
         K: >= 0; may exceed N.
+        nearest: keep the nearest K instead of the first K.
 
     Returns:
         Squared distances (B, M, K), float32 (float64 for float64), 0 where padded;
@@ -135,5 +151,11 @@ def ball_query(
     _inputs.count("K", K, 0)
     batch, queries, _ = query.shape
     clouds = _clouds.dense(batch, queries, ref.shape[1])
-    distances, indices = search(query.reshape(-1, 3), ref.reshape(-1, 3), clouds, square, K)
+    rows = query.reshape(-1, 3), ref.reshape(-1, 3)
+    if nearest:
+        width = min(K, ref.shape[1])
+        _inputs.count("K", width, 0, knn.LARGEST_K, "leave nearest out for more points")
+        distances, indices = _nearest(*rows, clouds, square, K, width)
+    else:
+        distances, indices = search(*rows, clouds, square, K)
     return distances.view(batch, queries, K), indices.view(batch, queries, K)

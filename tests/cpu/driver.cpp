@@ -290,7 +290,8 @@ std::vector<uint8_t> conv_on(int32_t threads, const Map& m, int64_t rows_in, int
   const auto w = random_values(k.channels_out * taps * ci, k.dtype, 0.125, random);
   const auto g = random_values(rows_out * k.channels_out, k.dtype, 1, random);
   const int32_t sums = k.dtype == s3d::kFloat64 ? s3d::kFloat64 : s3d::kFloat32;
-  const auto bias = random_values(k.channels_out, sums, 1, random);
+  const auto bias = random_values(k.channels_out, sums, 1, random),
+             scale = random_values(k.channels_out, sums, 1, random);
   std::vector<uint8_t> y(
       static_cast<size_t>(rows_out * k.channels_out * s3d::element_size(k.dtype)));
   std::vector<uint8_t> dw(w.size());
@@ -312,6 +313,7 @@ std::vector<uint8_t> conv_on(int32_t threads, const Map& m, int64_t rows_in, int
   c.activation = k.activation;
   c.x = x.data();
   c.w = w.data();
+  c.scale = scale.data();
   c.bias = bias.data();
   c.residual = g.data();
   c.y = y.data();
@@ -350,6 +352,12 @@ std::vector<uint8_t> conv_on(int32_t threads, const Map& m, int64_t rows_in, int
   b.groups = k.groups;
   b.taps = taps;
   status(s3d_conv_weight_grad(&b), "weight gradient");
+  std::vector<uint8_t> tiled(w.size());
+  b.dw = tiled.data();
+  b.in = src.data();
+  b.out = b.sorted = dst.data();
+  b.sorted_rows = rows_out;
+  status(s3d_conv_weight_grad(&b), "weight gradient by tiles");
   if (check) {
     std::vector<double> sum(static_cast<size_t>(rows_out * k.channels_out));
     std::vector<double> dsum(static_cast<size_t>(k.channels_out * taps * ci));
@@ -367,15 +375,18 @@ std::vector<uint8_t> conv_on(int32_t threads, const Map& m, int64_t rows_in, int
       }
     for (int64_t i = 0; i < rows_out * k.channels_out; ++i) {
       double& v = sum[static_cast<size_t>(i)];
-      v += value_of(bias, sums, i % k.channels_out) + value_of(g, k.dtype, i);
+      v = v * value_of(scale, sums, i % k.channels_out) + value_of(bias, sums, i % k.channels_out) +
+          value_of(g, k.dtype, i);
       if (k.activation == s3d::kRelu) v = std::max(v, 0.0);
       if (k.activation == s3d::kLeakyRelu && v < 0) v *= 0.25;
       if (k.activation == s3d::kSigmoid) v = 1 / (1 + std::exp(-v));
     }
     close(y, k.dtype, sum, "convolution");
     close(dw, k.dtype, dsum, "weight gradient");
+    close(tiled, k.dtype, dsum, "weight gradient by tiles");
   }
   y.insert(y.end(), dw.begin(), dw.end());
+  y.insert(y.end(), tiled.begin(), tiled.end());
   return y;
 }
 

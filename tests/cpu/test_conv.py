@@ -159,9 +159,11 @@ def test_fused(scene, both, dtype, groups):
     src, dst, splits, rows = submanifold(coords)
     x, w = values((rows, 24), dtype, 1), values((24, 27, 24 // groups), dtype, 2) / 8
     bias, residual = values((24,), torch.float32, 3), values((rows, 24), dtype, 4)
+    scale = values((24,), torch.float32, 5)
     names = ("none", "relu", "leaky_relu", "sigmoid")
-    for name, b, r in itertools.product(names, (None, bias), (None, residual)):
-        args = (x, w, src, dst, splits, [], rows, groups, b, r, name, 0.1)
+    extras = ((None, scale), (None, bias), (None, residual))
+    for name, s, b, r in itertools.product(names, *extras):
+        args = (x, w, src, dst, splits, [], rows, groups, b, r, name, 0.1, s)
         close(*both(V.conv_fused, *args))
 
 

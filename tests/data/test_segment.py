@@ -26,6 +26,7 @@ from sparse3d.data.segment import (
     write_results,
 )
 from sparse3d.data.semantic_kitti import RAW_NAMES
+from sparse3d.data.views import View
 
 SMALL = simulate(11, Sensor(beams=32, azimuths=700))
 
@@ -59,7 +60,7 @@ def test_recipes_are_read(tmp_path: Path) -> None:
 
 def test_every_recipe_in_the_package_loads() -> None:
     folder = Path(__file__).parents[2] / "configs"
-    names = [path.stem for path in folder.glob("*.yaml")]
+    names = [path.stem for path in folder.glob("*.yaml") if not path.stem.startswith("train_")]
     assert "demo" in names
     for name in names:
         config = load_config(name)
@@ -187,7 +188,8 @@ class Compass(torch.nn.Module):
 @pytest.mark.parametrize("views", [1, 2, 4])
 def test_views_are_averaged(demo: Segmenter, views: int) -> None:
     features = ("x", "y", "z", "remission")
-    config = replace(demo.config, features=features, representative="first", views=views)
+    looks = tuple(View.numbered(number) for number in range(views))
+    config = replace(demo.config, features=features, representative="first", views=looks)
     points = np.zeros((400, 4), np.float32)
     points[:, 0], points[:, 1] = np.divmod(np.arange(400), 20)
     points[:, :2] -= 9.3

@@ -229,7 +229,7 @@ def test_launch_checks() -> None:
         with pytest.raises(TypeError, match="float32, float16 or bfloat16"):
             _shader.element(torch.float64)
         meta = torch.empty(4, 4, dtype=torch.int32, device="meta")
-        with pytest.raises(TypeError, match="must be on cpu, got meta"):
+        with pytest.raises(TypeError, match="must be on cpu, mps, got meta"):
             _shader.each(kernels, "sp_table_insert", meta, table, 40, 127, threads=40)
 
 
@@ -293,6 +293,7 @@ STEMS = {
     "ball_query": {},
     "fps": {},
     "group": {},
+    "index": {},
     "knn": {"SP_METRIC": (0, 1, 2)},
     "scan": {},
     "conv_plan": {},
@@ -328,7 +329,7 @@ def test_threadgroup_memory_fits() -> None:
         for dtype in (torch.float32, torch.float16):
             for width, backward in ((64, False), (64, True), (128, False), (128, True)):
                 layer = conv._Layer(64, width, 27, 1, backward)
-                _shader.library("conv", **conv.macros(layer, dtype))
+                running.compile(_shader.library("conv", **conv.macros(layer, dtype)).text())
         assert 0 < max(running.threadgroup_bytes().values()) <= 32768
 
 

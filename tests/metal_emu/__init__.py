@@ -1,12 +1,13 @@
 """Runs unmodified .metal kernels and unmodified launch code on CPU tensors. See README.md."""
 
+from sparse3d.cuda._source import MetalError, parse_kernels
+from sparse3d.cuda._translate import cuda_source
+
 from .build import fronts
 from .device import Kernel, Library, Options, compile_shader
 from .harness import Session, enable, installed, uninstalled
 from .lint import lint
-from .source import MetalError, parse_kernels
 from .traffic import Bytes, Traffic
-from .translate import cuda_source
 
 __all__ = [
     "Bytes",

@@ -14,13 +14,15 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from sparse3d.cuda._source import KernelSource, MetalError
+from sparse3d.cuda._translate import DIALECT, without_address_spaces
+
 from .ast_rules import ast_complaints
-from .source import KernelSource, MetalError
-from .translate import trampolines, without_address_spaces
+from .translate import trampolines
 
 HERE = Path(__file__).parent
 CACHE = Path(tempfile.gettempdir()) / "sparse3d-metal-emu"
-INCLUDE = ["-I", str(HERE / "include")]
+INCLUDE = ["-I", str(HERE / "include"), "-I", str(DIALECT)]
 CODE = ["-O1", "-g", "-fPIC", "-mf16c", "-mfma", "-ffp-contract=off"]
 CLANG_FLAGS = [
     *("-x", "clcpp", "-cl-std=clc++", "-cl-no-stdinc"),
@@ -63,6 +65,7 @@ def _digest(*parts: str) -> str:
 @cache
 def _own_code() -> str:
     files = [*HERE.glob("*.py"), *HERE.glob("runtime/*"), *HERE.glob("include/*")]
+    files += [*DIALECT.glob("*"), *DIALECT.parent.glob("_[st]*.py")]
     return _digest(*(f.read_text() for f in sorted(files) if f.is_file()))
 
 

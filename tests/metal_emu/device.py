@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from sparse3d.cuda._source import KernelSource, MetalError, Parameter, parse_kernels
+
 from .build import build
 from .lint import lint
-from .source import KernelSource, MetalError, Parameter, parse_kernels
 from .traffic import Bytes, Traffic
 
 THREADGROUP_MEMORY = 32768

@@ -2,9 +2,8 @@
 code."""
 
 import importlib
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
 
@@ -14,7 +13,6 @@ from .build import fronts
 from .device import Library, Options
 from .traffic import Traffic
 
-_PACKAGE = "sparse3d.metal"
 Compiler = Callable[[str], Library]
 
 
@@ -48,28 +46,23 @@ class Session:
 
 
 def _seam() -> ModuleType:
-    """The backend's `_shader` module, which stays loaded when the package refuses to load."""
-    with suppress(_registry.BackendUnavailable):
-        importlib.import_module(_PACKAGE)
-    return sys.modules[f"{_PACKAGE}._shader"]
+    return importlib.import_module("sparse3d.metal._shader")
 
 
 def _forget() -> None:
     """Makes the registry ask the package again whether it can work."""
     _registry._load_errors.pop("metal", None)
-    sys.modules.pop(_PACKAGE, None)
 
 
 @contextmanager
-def _replaced(compiler: Compiler | None, device: str) -> Iterator[None]:
+def _replaced(compiler: Compiler | None) -> Iterator[None]:
     shader = _seam()
-    before = (shader.compile_shader, shader.device_type)
-    shader.install(compiler, device)
+    before = shader.install("cpu", compiler and shader.MetalLauncher(compiler, "cpu"))
     _forget()
     try:
         yield
     finally:
-        shader.install(*before)
+        shader.install("cpu", before)
         _forget()
 
 
@@ -80,14 +73,14 @@ def installed(
     """Within it `_registry.force("metal")` runs Metal kernels for CPU tensors; faults raise
     MetalError."""
     session = Session(front, check, Options(seed=seed, spurious=spurious))
-    with _replaced(session.compile, "cpu"):
+    with _replaced(session.compile):
         yield session
 
 
 @contextmanager
 def uninstalled() -> Iterator[None]:
     """Within it the backend is what it is without the emulator."""
-    with _replaced(None, "mps"):
+    with _replaced(None):
         yield
 
 
@@ -99,7 +92,8 @@ def enable(front: str | None = None, seed: int = 0) -> Session:
     here."""
     if not _process:
         session = Session(front or fronts()[0], True, Options(seed=seed))
-        _seam().install(session.compile, "cpu")
+        shader = _seam()
+        shader.install("cpu", shader.MetalLauncher(session.compile, "cpu"))
         _forget()
         _process.append(session)
     return _process[0]

@@ -3,7 +3,7 @@ not."""
 
 import re
 
-from .source import POSITIONS, KernelSource, parse_kernels, strip_comments
+from sparse3d.cuda._source import POSITIONS, KernelSource, parse_kernels, strip_comments
 
 _FORBIDDEN = [
     (r"\bdouble\b", "Metal has no double"),

@@ -299,3 +299,51 @@ def test_fuse_leaves_a_training_model_alone() -> None:
     assert not any(isinstance(m, spnn.SparseIdentity) for m in fused)
     x = scene()
     assert torch.equal(fused(x).features, copy.deepcopy(model)(x).features)
+
+
+@pytest.mark.parametrize("ending", ["relu", "sigmoid", "norm", "conv", "tanh", "identity"])
+@pytest.mark.parametrize("mode", ["train", "grad", "eval", "fused"])
+def test_a_residual_is_added_before_the_last_activation(ending: str, mode: str) -> None:
+    endings: dict[str, list[nn.Module]] = {
+        "relu": [spnn.SparseBatchNorm(6), spnn.SparseReLU()],
+        "sigmoid": [nn.BatchNorm1d(6), nn.Sigmoid()],
+        "norm": [spnn.SparseBatchNorm(6)],
+        "conv": [],
+        "tanh": [nn.Tanh()],
+        "identity": [nn.LeakyReLU(0.2), spnn.SparseIdentity()],
+    }
+    first = [spnn.SubMConv3d(4, 8, 3), spnn.SparseBatchNorm(8), nn.ReLU()]
+    net = spnn.SparseSequential(*first, spnn.SubMConv3d(8, 6, 3), *endings[ending])
+    x = scene(rows=150)
+    side = x.replace_feature(torch.randn(len(x.features), 6))
+    for _ in range(3):
+        net(x)
+    model = spnn.fuse(net.eval()) if mode == "fused" else net.train(mode == "train")
+    before = {"tanh": 5, "conv": 4, "norm": 5, "relu": 5, "sigmoid": 5, "identity": 4}[ending]
+    before = len(net) if ending == "tanh" else before
+    reference = copy.deepcopy(net)
+    wanted = x
+    for place, layer in enumerate([*reference, None]):
+        if place == before:
+            wanted = wanted + side
+        if layer is not None:
+            sparse = isinstance(layer, spnn.SparseModule | spnn.SparseBatchNorm | spnn.SparseReLU)
+            wanted = (
+                layer(wanted)
+                if sparse or isinstance(layer, nn.Identity)
+                else wanted.replace_feature(layer(wanted.features))
+            )
+    with torch.set_grad_enabled(mode in ("train", "grad")):
+        got = model(x, add_input=side)
+    torch.testing.assert_close(got.features, wanted.features, rtol=1e-5, atol=1e-6)
+    assert got.features.requires_grad == (mode in ("train", "grad"))
+
+
+def test_a_norm_edited_between_two_calls_counts() -> None:
+    model, x = trained(), scene()
+    with torch.no_grad():
+        model(x)
+        model[1].weight.data.mul_(3)  # no version counts this
+        model[1].running_var.mul_(2)
+        wanted = spnn.fuse(model)(x).features
+        torch.testing.assert_close(model(x).features, wanted, rtol=1e-5, atol=1e-6)

@@ -39,7 +39,12 @@ def rows(*values: list[int]) -> torch.Tensor:
         ({"features": torch.ones(2)}, ValueError, "features must be 2-dimensional"),
         ({"features": [[1.0]]}, TypeError, "features must be a torch.Tensor, got list"),
         ({"features": torch.ones(3, 3)}, ValueError, "features must be of 2 rows as indices has"),
-        ({"indices": rows([0, 1, 2], [0, 3, 1]).long()}, TypeError, "indices must be int32"),
+        ({"indices": rows([0, 1, 2], [0, 3, 1]).short()}, TypeError, "indices must be int32"),
+        (
+            {"indices": rows([0, 1, 2], [0, 3, 1]).long() + 2**31},
+            ValueError,
+            r"indices must be within int32, got 2147483648\.\.2147483651",
+        ),
         ({"spatial_shape": [4, 4, 4]}, ValueError, r"spatial_shape must be of 2 entries"),
         ({"spatial_shape": 4}, TypeError, "spatial_shape must be 2 integers, got 4"),
         ({"spatial_shape": [4, 4.5]}, ValueError, "spatial_shape axis 1 must be an integer"),

@@ -189,20 +189,20 @@ def test_more_pairs_than_one_chunk_of_the_weight_gradient(backend: str) -> None:
 
 
 @pytest.mark.parametrize("activation", ops.ACTIVATIONS)
-@pytest.mark.parametrize("extras", ["none", "bias", "residual", "both"])
+@pytest.mark.parametrize("extras", ["", "bias", "residual", "bias residual", "bias residual scale"])
 def test_fused(activation: str, extras: str, backend: str) -> None:
     p = problem(FEW[0], "submanifold")
-    bias = random((C_OUT,), torch.float32, 6) if extras in ("bias", "both") else None
-    residual = (
-        random((p.num_out, C_OUT), torch.float32, 7) if extras in ("residual", "both") else None
-    )
+    bias = random((C_OUT,), torch.float32, 6) if "bias" in extras else None
+    residual = random((p.num_out, C_OUT), torch.float32, 7) if "residual" in extras else None
+    scale = random((C_OUT,), torch.float32, 8) if "scale" in extras else None
     with on(backend, ops.conv_fused):
         plan, _ = p.plans()
         out = ops.conv_fused(
             p.features, p.weight, *pairs_of(p.found), plan, p.num_out, 1, bias, residual,
-            activation, 0.1,
+            activation, 0.1, scale,
         )  # fmt: skip
     expected = oracle.convolve(p.features.numpy(), p.weight.numpy(), p.found.pairs, p.num_out)
+    expected = expected * (1.0 if scale is None else scale.numpy())
     for extra in (bias, residual):
         expected = expected + (0.0 if extra is None else extra.numpy())
     assert_close(out, oracle.activate(expected, activation, 0.1), torch.float32)

@@ -261,7 +261,8 @@ class CoordinateManager:
     ) -> tuple[Key, tuple[torch.Tensor, torch.Tensor]]:
         """Add the set of the cells of a field; as `insert_and_map`."""
         stride = convert_to_int_list(sparse_tensor_stride, self.D)
-        cells = self._contract(self._field(field_map_key).floor().int(), stride)
+        field = _check.narrowed("coordinates", self._field(field_map_key).floor())
+        cells = self._contract(field, stride)
         first, inverse = distinct(cells)
         key = self._free(stride, sparse_tensor_string_id, self._sets)
         self._add(key, cells.index_select(0, first))
@@ -289,7 +290,8 @@ class CoordinateManager:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Row of each point of a field in any set (-1: none), and the points' rows."""
         field = self._field(field_map_key)
-        cells = self._contract(field.floor().int(), sparse_map_key.get_tensor_stride())
+        floored = _check.narrowed("coordinates", field.floor())
+        cells = self._contract(floored, sparse_map_key.get_tensor_stride())
         sites = self.sites(sparse_map_key)
         rows = lookup(sites.indices, sites.table(), cells).long()
         return rows, torch.arange(len(rows), device=rows.device)

@@ -94,7 +94,7 @@ class SparseTensor(Tensor):
             warnings.warn(message, stacklevel=3)
             coordinates = coordinates.floor()
         key, (first, inverse) = self._manager.insert_and_map(
-            coordinates.int(), *coordinate_map_key.get_key()
+            _check.narrowed("coordinates", coordinates), *coordinate_map_key.get_key()
         )
         self.unique_index, self.inverse_mapping = first, inverse
         if len(first) != len(inverse) and self.quantization_mode in (
@@ -307,7 +307,8 @@ def _get_coordinate_map_key(
     if coordinates is None or expand_coordinates:
         return CoordinateMapKey(input.coordinate_map_key.get_coordinate_size())
     if isinstance(coordinates, torch.Tensor):
-        return input._manager.insert_and_map(coordinates.int(), tensor_stride)[0]
+        cells = _check.narrowed("coordinates", coordinates)
+        return input._manager.insert_and_map(cells, tensor_stride)[0]
     if isinstance(coordinates, SparseTensor):
         return coordinates.coordinate_map_key
     return coordinates

@@ -28,7 +28,7 @@ MODES = (
 
 def create_splat_coordinates(coordinates: torch.Tensor) -> torch.Tensor:
     """The 2^D corners of each point's cell: int32 [N * 2^D, 1 + D], repeats left in."""
-    base = coordinates.floor().int()
+    base = _check.narrowed("coordinates", coordinates.floor())
     axes = base.shape[1] - 1
     corners = [base + base.new_tensor([0, *c]) for c in itertools.product((0, 1), repeat=axes)]
     return torch.cat(corners)

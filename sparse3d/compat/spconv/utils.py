@@ -12,6 +12,7 @@ import torch
 
 from ... import _check
 from ...nn.utils import PointToVoxel
+from ...ops.voxelize import grid_shape
 from ..cumm.tensorview import Tensor, from_numpy
 
 __all__ = [
@@ -124,18 +125,16 @@ class VoxelGeneratorV2:
     ) -> None:
         if block_filtering:
             _check.fail("block_filtering", "False", True, "filter the points beforehand")
-        axes = len(voxel_size)
         self._size = np.array(voxel_size, np.float32)
         self._range = np.array(point_cloud_range, np.float32)
-        extent = (self._range[axes:] - self._range[:axes]) / self._size
-        self._grid = np.round(extent).astype(np.int64)
+        self._numbers = [float(v) for v in voxel_size], [float(v) for v in point_cloud_range]
+        self._grid = np.array(grid_shape(*self._numbers), np.int64)
         self._points, self._voxels, self._full_mean = max_num_points, max_voxels, full_mean
 
     def generate(self, points: Array, max_voxels: int | None = None) -> dict[str, Any]:
         """Points [N, F] to `voxels`, `coordinates` (z, y, x), `num_points_per_voxel`."""
         generator = PointToVoxel(
-            self._size.tolist(),
-            self._range.tolist(),
+            *self._numbers,
             points.shape[1],
             self._voxels if max_voxels is None else max_voxels,
             self._points,

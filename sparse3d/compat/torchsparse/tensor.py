@@ -166,7 +166,8 @@ class SparseTensor:
         if kept is not None and kept[0] is self.coords and kept[1] == self.coords._version:
             sites: Coordinates = kept[2]
             return sites
-        indices = self.to_indices(_check.tensor("coords", self.coords, 2).int(), self.stride)
+        coords = _check.narrowed("coords", _check.tensor("coords", self.coords, 2))
+        indices = self.to_indices(coords, self.stride)
         batch = int(indices[:, 0].max()) + 1 if len(indices) else 1
         made = Coordinates(indices, None, batch)
         self._caches.sites[self.stride] = (self.coords, self.coords._version, made)

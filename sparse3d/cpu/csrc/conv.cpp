@@ -12,6 +12,7 @@ namespace {
 // Measured, see bench/bench_cpu.py: bytes of output rows of a tile, and the fewest tiles worth
 // having.
 constexpr int64_t kTileBytes = 512 << 10;
+constexpr int64_t kFewestAmxRows = 1024;  // fewer fill blocks of 32 badly
 constexpr int64_t kFewestRows = 256, kMostRows = 4096, kFewestItems = 16;
 constexpr int64_t kPanelRows = 96;  // rows widened to float32 at a time
 
@@ -30,9 +31,12 @@ void pack_weight(const E* w, int64_t stride_k, int64_t stride_n, int64_t k, int6
       for (int64_t i = 0; i < k; ++i)
         for (int64_t c = 0; c < columns; ++c) to[i * width + c] = widen(from[i * stride_k + c]);
     } else {
-      for (int64_t c = 0; c < columns; ++c)
-        for (int64_t i = 0; i < k; ++i)
-          to[i * width + c] = widen(from[c * stride_n + i * stride_k]);
+      // Some rows of the panel at a time, which stay in the first cache until they are whole.
+      constexpr int64_t kRows = 16;
+      for (int64_t b = 0; b < k; b += kRows)
+        for (int64_t c = 0; c < columns; ++c)
+          for (int64_t i = b, e = std::min(k, b + kRows); i < e; ++i)
+            to[i * width + c] = widen(from[c * stride_n + i * stride_k]);
     }
   }
 }
@@ -42,10 +46,10 @@ struct Tiling {
 };
 
 // Rows per tile, and columns per block where there are few tiles.
-Tiling tiling_of(const ConvCall& c, int64_t panel, int64_t bytes) {
+Tiling tiling_of(const ConvCall& c, int64_t panel, int64_t bytes, int64_t fewest) {
   const int64_t width = std::max(c.channels_in, c.channels_out) * bytes;
   Tiling t;
-  t.rows = std::max(kFewestRows, std::min(kMostRows, kTileBytes / width));
+  t.rows = std::max(fewest, std::min(kMostRows, kTileBytes / width));
   t.tiles = ceil_div(c.num_out, t.rows);
   const int64_t panels = ceil_div(c.channels_out, panel);
   const int64_t wanted =
@@ -69,35 +73,27 @@ void clear_tile(T* y, int64_t ld, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) std::fill(y + r * ld, y + r * ld + columns, T(0));
 }
 
-// The last step of a tile of float32 sums: bias, residual, activation, one rounding.
+// The last step of a tile of float32 sums: scale, bias, residual, activation, one rounding.
 template <class E>
-void finish_half(const ConvCall& c, const Kernels& kernels, float* sums, int64_t ld, int64_t row0,
-                 int64_t rows, int64_t channel, int64_t columns) {
-  constexpr bool half = std::is_same<E, Float16>::value;
-  const auto* residual = static_cast<const E*>(c.residual);
-  const auto* bias = static_cast<const float*>(c.bias);
-  auto* y = static_cast<E*>(c.y);
-  Buffer<float> added(residual ? columns : 0);
-  Finish<float> f{sums,
-                  ld,
-                  1,
-                  columns,
-                  bias ? bias + channel : nullptr,
-                  nullptr,
-                  0,
-                  c.activation,
-                  static_cast<float>(c.alpha)};
-  for (int64_t r = 0; r < rows; ++r) {
-    f.y = sums + r * ld;
-    if (residual) {
-      kernels.widen(reinterpret_cast<const uint16_t*>(residual + (row0 + r) * c.ldr + channel),
-                    columns, half, added.data());
-      f.residual = added.data();
-    }
-    if (f.bias || f.residual || f.activation != kNone) kernels.f32.finish(f);
-    kernels.narrow(f.y, columns, half,
-                   reinterpret_cast<uint16_t*>(y + (row0 + r) * c.ldy + channel));
-  }
+void finish_half(const ConvCall& c, const Kernels& kernels, const float* sums, int64_t ld,
+                 int64_t row0, int64_t rows, int64_t channel, int64_t columns) {
+  const auto *bias = static_cast<const float*>(c.bias), *scale = static_cast<const float*>(c.scale);
+  const auto* residual = static_cast<const uint16_t*>(c.residual);
+  FinishHalf f{};
+  f.sums = sums;
+  f.lds = ld;
+  f.rows = rows;
+  f.columns = columns;
+  f.scale = scale ? scale + channel : nullptr;
+  f.bias = bias ? bias + channel : nullptr;
+  f.residual = residual ? residual + row0 * c.ldr + channel : nullptr;
+  f.ldr = c.ldr;
+  f.y = static_cast<uint16_t*>(c.y) + row0 * c.ldy + channel;
+  f.ldy = c.ldy;
+  f.half = std::is_same<E, Float16>::value;
+  f.activation = c.activation;
+  f.alpha = static_cast<float>(c.alpha);
+  kernels.finish_half(f);
 }
 
 template <class E>
@@ -109,7 +105,7 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
   const int64_t packed_size = k * ceil_div(n, panel) * panel;
   const auto *x = static_cast<const E*>(c.x), *w = static_cast<const E*>(c.w),
              *residual = static_cast<const E*>(c.residual);
-  const auto* bias = static_cast<const T*>(c.bias);
+  const auto *bias = static_cast<const T*>(c.bias), *scale = static_cast<const T*>(c.scale);
   auto* y = static_cast<E*>(c.y);
 
   Buffer<T> packed(c.groups * c.taps * packed_size);
@@ -118,7 +114,7 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
                 packed.data() + i * packed_size);
   });
 
-  const Tiling tiling = tiling_of(c, panel, sizeof(T));
+  const Tiling tiling = tiling_of(c, panel, sizeof(T), kFewestRows);
   const bool store_all = c.flags & kDisjoint;
   const int64_t items = tiling.tiles * c.groups * tiling.blocks;
   parallel_for(c.threads, items, [&](int64_t item) {
@@ -164,7 +160,7 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
         for (int64_t p = range.begin; p < range.end; p += kPanelRows) {
           j.n = std::min(kPanelRows, range.end - p);
           widen_rows(kernels, here ? xg + p * c.ldx : xg, c.ldx, here ? nullptr : c.in + p, j.n, k,
-                     wide.data());
+                     wide.data(), k);
           j.x = wide.data();
           j.ldx = k;
           j.src = nullptr;
@@ -179,13 +175,14 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
                   ld,
                   rows,
                   columns,
+                  scale ? scale + channel : nullptr,
                   bias ? bias + channel : nullptr,
                   nullptr,
                   c.ldr,
                   c.activation,
                   static_cast<T>(c.alpha)};
       if (residual) f.residual = residual + row0 * c.ldr + channel;
-      if (f.bias || f.residual || f.activation != kNone) mm.finish(f);
+      if (f.scale || f.bias || f.residual || f.activation != kNone) mm.finish(f);
     } else {
       finish_half<E>(c, kernels, tile_y, ld, row0, rows, channel, columns);
     }
@@ -201,19 +198,10 @@ void convolve_amx(const ConvCall& c, const Kernels& kernels) {
   const auto *x = static_cast<const uint16_t*>(c.x), *w = static_cast<const uint16_t*>(c.w);
   Buffer<uint16_t> packed(c.groups * c.taps * packed_size);
   parallel_for(c.threads, c.groups * c.taps, [&](int64_t i) {
-    const uint16_t* from = w + i / c.taps * c.w_group + i % c.taps * c.w_tap;
-    uint16_t* to = packed.data() + i * packed_size;
-    for (int64_t o = 0; o < n32; o += 32)
-      for (int64_t b = 0; b < k32; b += 32)
-        for (int64_t h = 0; h < 32; h += 16)
-          for (int64_t q = 0; q < 32; q += 2)
-            for (int64_t a = 0; a < 16; ++a)
-              for (int64_t e = 0; e < 2; ++e) {
-                const int64_t column = o + h + a, row = b + q + e;
-                *to++ = column < n && row < k ? from[row * c.w_in + column * c.w_out] : uint16_t(0);
-              }
+    amx.pack(w + i / c.taps * c.w_group + i % c.taps * c.w_tap, c.w_in, c.w_out, k, n,
+             packed.data() + i * packed_size);
   });
-  const Tiling tiling = tiling_of(c, 32, sizeof(float));
+  const Tiling tiling = tiling_of(c, 32, sizeof(float), kFewestAmxRows);
   const bool store_all = c.flags & kDisjoint;
   const int64_t step =
       std::max<int64_t>(32, 16384 / std::max<int64_t>(k32, 1) / 32 * 32);  // a panel of 32 KB
@@ -252,14 +240,8 @@ void convolve_amx(const ConvCall& c, const Kernels& kernels) {
       }
       for (; p < range.end; p += step) {
         j.n = std::min(step, range.end - p);
-        for (int64_t r = 0; r < j.n; ++r) {
-          if (!here && p + r + 12 < range.end) {
-            const uint16_t* ahead = xg + int64_t(c.in[p + r + 12]) * c.ldx;
-            for (int64_t a = 0; a < k; a += 32) __builtin_prefetch(ahead + a);
-          }
-          copy_bytes(panel.data() + r * k32, xg + (here ? p + r : int64_t(c.in[p + r])) * c.ldx,
-                     k * 2);
-        }
+        amx.gather(here ? xg + p * c.ldx : xg, c.ldx, here ? nullptr : c.in + p, j.n, k, k32,
+                   panel.data());
         j.x = panel.data();
         j.ldx = k32;
         j.dst = here ? nullptr : c.out + p;
@@ -279,7 +261,7 @@ void convolve_depthwise(const ConvCall& c, const Kernels& kernels) {
   const int64_t channels = c.groups;
   const auto *x = static_cast<const E*>(c.x), *w = static_cast<const E*>(c.w),
              *residual = static_cast<const E*>(c.residual);
-  const auto* bias = static_cast<const T*>(c.bias);
+  const auto *bias = static_cast<const T*>(c.bias), *scale = static_cast<const T*>(c.scale);
   auto* y = static_cast<E*>(c.y);
   Buffer<T> packed(c.taps * channels);
   for (int64_t t = 0; t < c.taps; ++t)
@@ -300,9 +282,8 @@ void convolve_depthwise(const ConvCall& c, const Kernels& kernels) {
         for (int64_t a = 0; a < channels; ++a) to[a] += widen(from[a]) * wt[a];
       }
     });
-    Finish<T> f{sums.data(), channels,     1,
-                channels,    bias,         nullptr,
-                0,           c.activation, static_cast<T>(c.alpha)};
+    Finish<T> f{sums.data(), channels, 1, channels,     scale,
+                bias,        nullptr,  0, c.activation, static_cast<T>(c.alpha)};
     for (int64_t r = row0; r < row1; ++r) {
       f.y = sums.data() + (r - row0) * channels;
       if (residual) {

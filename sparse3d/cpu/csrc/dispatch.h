@@ -30,22 +30,27 @@ struct Multiply {
   bool store;  // instead of adding
 };
 
-// out[i, j] (+)= sum over p of left[p, i] * right[p, j]; both sides packed by outer_pack.
+// out[i, j] (+)= sum over p of left[left_rows[p], i] * right[right_rows[p], j]. Right rows are
+// readable up to the next multiple of `lanes` columns.
 template <class T>
 struct Outer {
   const T* left;
   const T* right;
+  int64_t ldl, ldr;
+  const int32_t* left_rows;  // both null: rows 0, 1, ...
+  const int32_t* right_rows;
   int64_t n, rows, columns;
   T* out;
   int64_t ldo;
-  bool store;
+  bool store;  // instead of adding
 };
 
-// y = activation(y + bias + residual) in place.
+// y = activation(y * scale + bias + residual) in place; each of the three may be null.
 template <class T>
 struct Finish {
   T* y;
   int64_t ldy, rows, columns;
+  const T* scale;
   const T* bias;
   const T* residual;
   int64_t ldr;
@@ -53,16 +58,29 @@ struct Finish {
   T alpha;
 };
 
+// y = activation(sums * scale + bias + residual) in a half type, one rounding.
+struct FinishHalf {
+  const float* sums;
+  int64_t lds, rows, columns;
+  const float* scale;
+  const float* bias;
+  const uint16_t* residual;
+  int64_t ldr;
+  uint16_t* y;
+  int64_t ldy;
+  bool half;  // else bfloat16
+  int32_t activation;
+  float alpha;
+};
+
 template <class T>
 struct Matmul {
   int64_t (*panel)(int64_t columns);
   void (*multiply)(const Multiply<T>&);
-  // Widths of the left and right panels of `outer` for that many columns.
-  void (*outer_shape)(int64_t columns, int64_t* left, int64_t* right);
-  // Rows of x (rows null: 0, 1, ...) into panels [column block][n][width], zero beyond the last
-  // column.
-  void (*outer_pack)(const T* x, int64_t ldx, const int32_t* rows, int64_t n, int64_t columns,
-                     int64_t width, T* panel);
+  int64_t lanes;  // of a vector
+  // Copies rows to `to`, ldt apart, zero beyond the last column up to a whole vector.
+  void (*gather)(const T* x, int64_t ldx, const int32_t* rows, int64_t n, int64_t columns, T* to,
+                 int64_t ldt);
   void (*outer)(const Outer<T>&);
   void (*finish)(const Finish<T>&);
 };
@@ -73,6 +91,7 @@ struct Kernels {
   // bfloat16 (half = false) or float16 (half = true) to float32 and back, to nearest even.
   void (*widen)(const uint16_t* x, int64_t n, bool half, float* y);
   void (*narrow)(const float* x, int64_t n, bool half, uint16_t* y);
+  void (*finish_half)(const FinishHalf&);
   // Hashes of 16 neighbours and the set of those that the table's bit filter lets pass.
   uint32_t (*maybe16)(const uint32_t* linear, uint32_t offset, const uint32_t* filter,
                       int filter_bits, uint32_t* hashes);
@@ -97,6 +116,11 @@ struct AmxMultiply {
 };
 struct AmxKernels {
   bool (*permit)();  // asks the system for the tile registers
+  // One tap's weight, of element (k, n) at w[k * w_in + n * w_out], as `multiply` reads it.
+  void (*pack)(const uint16_t* w, int64_t w_in, int64_t w_out, int64_t k, int64_t n, uint16_t* to);
+  // Rows (null: 0, 1, ...) of k channels one after the other, ldt apart.
+  void (*gather)(const uint16_t* x, int64_t ldx, const int32_t* rows, int64_t n, int64_t k,
+                 int64_t ldt, uint16_t* to);
   void (*multiply)(const AmxMultiply&);
   void (*enter)(void* saved);  // keeps the thread's tile configuration, 64 bytes
   void (*leave)(const void* saved);

@@ -41,18 +41,47 @@ void leave(const void* saved) {
     _tile_release();
 }
 
+// Adds m rows of a 32 x 32 block to the sums of their rows.
+template <bool kStore>
+inline void add_rows(const AmxMultiply& j, const float* block, int64_t p, int64_t m, int64_t o) {
+  for (int64_t r = 0; r < m; ++r) {
+    float* s = j.sum + (j.dst ? static_cast<int64_t>(j.dst[p + r]) - j.base : p + r) * j.lds + o;
+    __m512 u = _mm512_load_ps(block + r * 32), v = _mm512_load_ps(block + r * 32 + 16);
+    if (!kStore) {
+      u = _mm512_add_ps(u, _mm512_loadu_ps(s));
+      v = _mm512_add_ps(v, _mm512_loadu_ps(s + 16));
+    }
+    _mm512_storeu_ps(s, u);
+    _mm512_storeu_ps(s + 16, v);
+  }
+}
+
 template <bool kStore>
 void multiply_rows(const AmxMultiply& j) {
-  alignas(64) float out[32 * 32];
+  alignas(64) float block[32 * 32];
   const long stride = static_cast<long>(j.ldx) * 2;
   for (int64_t o = 0; o < j.columns; o += 32) {
     const uint16_t* wo = j.w + o * j.k;
     for (int64_t p = 0; p < j.n; p += 32) {
+      const int64_t m = j.n - p < 32 ? j.n - p : 32;
+      const uint16_t *a = j.x + p * j.ldx, *b = wo;
       _tile_zero(0);
       _tile_zero(1);
+      if (m <= 16) {  // half a block
+        for (int64_t k = 0; k < j.k; k += 32, a += 32, b += 1024) {
+          _tile_loadd(4, a, stride);
+          _tile_loadd(6, b, 64);
+          _tile_dpbf16ps(0, 4, 6);
+          _tile_loadd(7, b + 512, 64);
+          _tile_dpbf16ps(1, 4, 7);
+        }
+        _tile_stored(0, block, 128);
+        _tile_stored(1, block + 16, 128);
+        add_rows<kStore>(j, block, p, m, o);
+        continue;
+      }
       _tile_zero(2);
       _tile_zero(3);
-      const uint16_t *a = j.x + p * j.ldx, *b = wo;
       for (int64_t k = 0; k < j.k; k += 32, a += 32, b += 1024) {
         _tile_loadd(4, a, stride);
         _tile_loadd(6, b, 64);
@@ -63,7 +92,6 @@ void multiply_rows(const AmxMultiply& j) {
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
       }
-      const int64_t m = j.n - p < 32 ? j.n - p : 32;
       if (kStore && !j.dst && m == 32) {  // rows in order: the tiles go straight to the sums
         float* s = j.sum + p * j.lds + o;
         const long bytes = static_cast<long>(j.lds) * 4;
@@ -73,21 +101,11 @@ void multiply_rows(const AmxMultiply& j) {
         _tile_stored(3, s + 16 * j.lds + 16, bytes);
         continue;
       }
-      _tile_stored(0, out, 128);
-      _tile_stored(1, out + 16, 128);
-      _tile_stored(2, out + 512, 128);
-      _tile_stored(3, out + 528, 128);
-      for (int64_t r = 0; r < m; ++r) {
-        float* s =
-            j.sum + (j.dst ? static_cast<int64_t>(j.dst[p + r]) - j.base : p + r) * j.lds + o;
-        __m512 u = _mm512_load_ps(out + r * 32), v = _mm512_load_ps(out + r * 32 + 16);
-        if (!kStore) {
-          u = _mm512_add_ps(u, _mm512_loadu_ps(s));
-          v = _mm512_add_ps(v, _mm512_loadu_ps(s + 16));
-        }
-        _mm512_storeu_ps(s, u);
-        _mm512_storeu_ps(s + 16, v);
-      }
+      _tile_stored(0, block, 128);
+      _tile_stored(1, block + 16, 128);
+      _tile_stored(2, block + 512, 128);
+      _tile_stored(3, block + 528, 128);
+      add_rows<kStore>(j, block, p, m, o);
     }
   }
 }
@@ -99,7 +117,43 @@ void multiply(const AmxMultiply& j) {
     multiply_rows<false>(j);
 }
 
-constexpr AmxKernels kTable = {permit, multiply, enter, leave};
+void pack(const uint16_t* w, int64_t w_in, int64_t w_out, int64_t k, int64_t n, uint16_t* to) {
+  for (int64_t o = 0; o < n; o += 32)
+    for (int64_t b = 0; b < k; b += 32)
+      for (int64_t h = o; h < o + 32; h += 16, to += 512) {
+        if (w_in == 1 && b + 32 <= k && h + 16 <= n) {  // two neighbours along k are one word
+          for (int64_t a = 0; a < 16; ++a) {
+            const uint16_t* from = w + (h + a) * w_out + b;
+            for (int64_t q = 0; q < 16; ++q) __builtin_memcpy(to + q * 32 + a * 2, from + q * 2, 4);
+          }
+          continue;
+        }
+        for (int64_t q = 0; q < 32; ++q)
+          for (int64_t a = 0; a < 16; ++a)
+            to[q / 2 * 32 + a * 2 + q % 2] =
+                h + a < n && b + q < k ? w[(b + q) * w_in + (h + a) * w_out] : uint16_t(0);
+      }
+}
+
+void gather(const uint16_t* x, int64_t ldx, const int32_t* rows, int64_t n, int64_t k, int64_t ldt,
+            uint16_t* to) {
+  constexpr int64_t kAhead = 12;
+  const int64_t whole = k / 32 * 32;
+  const auto rest = static_cast<__mmask32>((uint64_t(1) << (k - whole)) - 1);
+  for (int64_t r = 0; r < n; ++r, to += ldt) {
+    if (rows && r + kAhead < n) {
+      const uint16_t* ahead = x + static_cast<int64_t>(rows[r + kAhead]) * ldx;
+      for (int64_t a = 0; a < k; a += 32) __builtin_prefetch(ahead + a);
+    }
+    const uint16_t* from = x + (rows ? static_cast<int64_t>(rows[r]) : r) * ldx;
+    for (int64_t a = 0; a < whole; a += 32)
+      _mm512_storeu_si512(to + a, _mm512_loadu_si512(from + a));
+    if (rest)
+      _mm512_mask_storeu_epi16(to + whole, rest, _mm512_maskz_loadu_epi16(rest, from + whole));
+  }
+}
+
+constexpr AmxKernels kTable = {permit, pack, gather, multiply, enter, leave};
 
 }  // namespace
 

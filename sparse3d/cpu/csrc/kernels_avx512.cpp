@@ -21,6 +21,7 @@ struct VecF {
   static R zero() { return _mm512_setzero_ps(); }
   static R fma(R a, R b, R c) { return _mm512_fmadd_ps(a, b, c); }
   static R add(R a, R b) { return _mm512_add_ps(a, b); }
+  static R mul(R a, R b) { return _mm512_mul_ps(a, b); }
   // The second operand wins when one is NaN, so NaN stays.
   static R max0(R v) { return _mm512_max_ps(zero(), v); }
   static R min0(R v) { return _mm512_min_ps(zero(), v); }
@@ -38,6 +39,7 @@ struct VecD {
   static R zero() { return _mm512_setzero_pd(); }
   static R fma(R a, R b, R c) { return _mm512_fmadd_pd(a, b, c); }
   static R add(R a, R b) { return _mm512_add_pd(a, b); }
+  static R mul(R a, R b) { return _mm512_mul_pd(a, b); }
   static R max0(R v) { return _mm512_max_pd(zero(), v); }
   static R min0(R v) { return _mm512_min_pd(zero(), v); }
 };

@@ -45,7 +45,8 @@ def ravel_hash_vec(arr: Array) -> npt.NDArray[np.uint64]:
 
 
 def _cells(coords: torch.Tensor) -> torch.Tensor:
-    return torch.cat([coords.new_zeros((len(coords), 1)), coords], 1).int()
+    cells = torch.cat([coords.new_zeros((len(coords), 1)), coords], 1)
+    return _check.narrowed("coordinates", cells)
 
 
 def quantize(coords: Any) -> tuple[Any, Any]:
@@ -86,7 +87,8 @@ def _quantized(coordinates: Any, size: Any) -> torch.Tensor:
             size = torch.as_tensor(np.asarray(size), dtype=torch.float64).to(points.device)
             size = size.to(points.dtype) if points.is_floating_point() else size
         points = points / size
-    return (points.floor() if points.is_floating_point() else points).int()
+    cells = points.floor() if points.is_floating_point() else points
+    return _check.narrowed("coordinates / quantization_size", cells)
 
 
 def sparse_quantize(
@@ -155,4 +157,5 @@ def unique_coordinate_map(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """First row of each distinct coordinate [N, 1 + D], and each row's place among them."""
     manager = CoordinateManager(D=coordinates.shape[1] - 1)
-    return manager.insert_and_map(coordinates.int(), tensor_stride)[1]
+    cells = _check.narrowed("coordinates", coordinates)
+    return manager.insert_and_map(cells, tensor_stride)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,14 @@ def ravel_hash(x: Array) -> npt.NDArray[np.uint64]:
     return keys
 
 
+def _ranked(cells: Array) -> Array:
+    """`ravel_hash`, or where its product would pass 64 bits the same order by sorting."""
+    extent = [int(n) + 1 for n in cells.max(axis=0).astype(np.int64) - cells.min(axis=0)]
+    if math.prod(extent) < 2**64:
+        return ravel_hash(cells.astype(np.int64))
+    return np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
+
+
 def sparse_quantize(
     coords: Array,
     voxel_size: float | tuple[float, ...] = 1,
@@ -42,12 +51,16 @@ def sparse_quantize(
     sizes = np.broadcast_to(np.asarray(voxel_size, np.float64), (coords.shape[1],))
     if (sizes <= 0).any():
         _check.fail("voxel_size", "> 0", voxel_size)
-    cells = np.floor(coords / sizes).astype(np.int32)
+    floored = np.floor(coords / sizes)
+    if floored.size and not (np.abs(floored) < 2**31).all():
+        got = f"{floored.min():g}..{floored.max():g}"
+        _check.fail("coords / voxel_size", "within int32", got, "drop far or invalid points")
+    cells = floored.astype(np.int32)
     if len(cells) == 0:
         empty = np.zeros(0, np.int64)
         made = [cells, *[empty] * return_index, *[empty] * return_inverse]
         return made[0] if len(made) == 1 else tuple(made)
-    _, first, inverse = np.unique(ravel_hash(cells), return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(_ranked(cells), return_index=True, return_inverse=True)
     made = [cells[first]]
     if return_index:
         made.append(first)

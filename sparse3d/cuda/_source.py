@@ -1,5 +1,5 @@
 """Reads the kernels of a .metal source: names, parameters, attributes. A parser of signatures, not
-of Metal."""
+of Metal. Also what the emulator of the tests reads them with."""
 
 import re
 from dataclasses import dataclass

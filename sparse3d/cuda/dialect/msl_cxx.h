@@ -1,15 +1,11 @@
-// MSL subset for compilers without address spaces: g++ (host emulator) and nvcc
-// (real GPU). translate.py has rewritten `threadgroup` variables to
+// MSL subset for compilers without address spaces: g++ (the emulator of the tests) and NVRTC or nvcc
+// (NVIDIA GPUs; includes nothing there). _translate.py has rewritten `threadgroup` variables to
 // MSL_SHARED, program-scope constants to MSL_CONST and removed [[attributes]].
 #pragma once
-#include <cstdint>
-#include <cstddef>
-#include <cmath>
-#include <type_traits>
 #ifdef __CUDACC__
-#include <cuda_fp16.h>
-#include <cuda_bf16.h>
 #define MSL_COUNT_FMA()
+#define MSL_COPY ::memcpy
+#define MSL_INFINITY __int_as_float(0x7f800000)
 #define MSL_POPCOUNT __popc
 #define MSL_CLZ __clz
 #define MSL_DEV __device__
@@ -17,11 +13,14 @@
 #define MSL_CONST static __device__ const
 #define kernel static __device__
 #define inline __device__ __inline__
-typedef __half half;
-typedef __nv_bfloat16 bfloat;
 #else
+#include <cstdint>
+#include <cstddef>
+#include <cmath>
 extern "C" void rt_fma();
 #define MSL_COUNT_FMA rt_fma
+#define MSL_COPY __builtin_memcpy
+#define MSL_INFINITY __builtin_huge_valf()
 #define MSL_POPCOUNT __builtin_popcount
 #define MSL_CLZ __builtin_clz
 #define MSL_DEV
@@ -37,49 +36,71 @@ typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
-#ifndef __CUDACC__
-// half with Metal's promotion rules (half op half stays half); _Float16 needs gcc >= 12 and SSE2 on x86
-struct half {
+// half with Metal's promotion rules (half op half stays half). Sums, products and quotients of two halves are exact
+// enough in float to be rounded twice without harm.
+#ifdef __CUDACC__
+MSL_INL ushort msl_to_half(float f) {
+    ushort h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+    return h;
+}
+MSL_INL float msl_from_half(ushort h) {
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+    return f;
+}
+#else  // _Float16 needs gcc >= 12 and SSE2 on x86
+MSL_INL ushort msl_to_half(float f) {
+    _Float16 v = (_Float16)f;
+    ushort h;
+    MSL_COPY(&h, &v, 2);
+    return h;
+}
+MSL_INL float msl_from_half(ushort h) {
     _Float16 v;
+    MSL_COPY(&v, &h, 2);
+    return (float)v;
+}
+#endif
+struct half {
+    ushort b;
     half() = default;
-    template <class S, class = typename std::enable_if<std::is_arithmetic<S>::value>::type>
-    half(S s) : v((_Float16)(float)s) {}
-    half(_Float16 s) : v(s) {}
-    operator float() const { return (float)v; }
+    template <class S>
+    MSL_DEV half(S s) : b(msl_to_half((float)s)) {}
+    MSL_DEV operator float() const { return msl_from_half(b); }
 };
 #define MSL_HALF(O) \
-    static __inline__ half operator O(half a, half b) { return half((_Float16)(a.v O b.v)); }
+    MSL_INL half operator O(half a, half b) { return half(float(a) O float(b)); }
 MSL_HALF(+);
 MSL_HALF(-);
 MSL_HALF(*);
 MSL_HALF(/);
 #undef MSL_HALF
-static __inline__ half& operator+=(half& a, half b) {
+MSL_INL half& operator+=(half& a, half b) {
     a = a + b;
     return a;
 }
 // bfloat: stored as 16 bits, arithmetic in float, rounded to nearest even
 struct bfloat {
-    uint16_t b;
+    ushort b;
     bfloat() = default;
-    operator float() const {
-        uint32_t u = uint32_t(b) << 16;
+    MSL_DEV operator float() const {
+        uint u = uint(b) << 16;
         float f;
-        __builtin_memcpy(&f, &u, 4);
+        MSL_COPY(&f, &u, 4);
         return f;
     }
-    template <class S, class = typename std::enable_if<std::is_arithmetic<S>::value>::type>
-    bfloat(S s) {
+    template <class S>
+    MSL_DEV bfloat(S s) {
         float f = (float)s;
-        uint32_t u;
-        __builtin_memcpy(&u, &f, 4);
-        b = f != f ? 0x7fc0 : uint16_t((u + 0x7fff + (u >> 16 & 1)) >> 16);
+        uint u;
+        MSL_COPY(&u, &f, 4);
+        b = f != f ? 0x7fc0 : ushort((u + 0x7fff + (u >> 16 & 1)) >> 16);
     }
 };
-#endif
 #undef INFINITY
 #undef fma
-#define INFINITY __builtin_huge_valf()
+#define INFINITY MSL_INFINITY
 #define FLT_MAX 3.402823466e+38f
 #undef INT_MAX
 #undef INT_MIN
@@ -235,7 +256,7 @@ template <class D, class S>
 MSL_INL D as_type(S s) {
     D d;
     static_assert(sizeof(D) == sizeof(S), "as_type");
-    __builtin_memcpy(&d, &s, sizeof d);
+    MSL_COPY(&d, &s, sizeof d);
     return d;
 }
 template <class T>

@@ -1,4 +1,4 @@
-// nvcc side of msl_cxx.h: threadgroup = block, simdgroup = warp.
+// The side of msl_cxx.h for NVIDIA GPUs: threadgroup = block, simdgroup = warp.
 #pragma once
 namespace metal {
 MSL_INL uint msl_lane() {
@@ -84,9 +84,14 @@ struct msl_mma_in {
     }
     MSL_DEV float get(int i, uint l) const { return __shfl_sync(~0u, f[i], l); }
 };
-MSL_INL uint msl_attr(int w, int d) {
-    const uint t[3] = {threadIdx.x, threadIdx.y, threadIdx.z}, b[3] = {blockIdx.x, blockIdx.y, blockIdx.z},
-               n[3] = {blockDim.x, blockDim.y, blockDim.z}, g[3] = {gridDim.x, gridDim.y, gridDim.z};
+// A list argument; the kernel reads it where the parameters lie.
+template <class T, int N>
+struct msl_list {
+    T v[N];
+};
+// Built-in input `w` (a position in _source.ATTRIBUTES) along axis `d`, for a block at `b` of `g` blocks.
+MSL_INL uint msl_built_in(int w, int d, const uint* b, const uint* g) {
+    const uint t[3] = {threadIdx.x, threadIdx.y, threadIdx.z}, n[3] = {blockDim.x, blockDim.y, blockDim.z};
     const uint lin = t[0] + n[0] * (t[1] + n[1] * t[2]);
     switch (w) {
         case 0:
@@ -113,5 +118,15 @@ MSL_INL uint msl_attr(int w, int d) {
             return n[d];
     }
     return 0;
+}
+MSL_INL uint msl_attr(int w, int d) {
+    const uint b[3] = {blockIdx.x, 0, 0}, g[3] = {gridDim.x, 1, 1};
+    return msl_built_in(w, d, b, g);
+}
+// Blocks are numbered along x alone; `x` and `y` of them make a row and a plane.
+MSL_INL uint msl_attr(int w, int d, uint x, uint y) {
+    const uint row = blockIdx.x / x;
+    const uint b[3] = {blockIdx.x % x, row % y, row / y}, g[3] = {x, y, gridDim.x / (x * y)};
+    return msl_built_in(w, d, b, g);
 }
 }  // namespace metal

@@ -1,0 +1,59 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["PathLike", "atomic"]
+
+PathLike = str | os.PathLike[str]
+
+
+@contextmanager
+def atomic(path: PathLike) -> Iterator[BinaryIO]:
+    """Open a temporary file beside ``path`` that takes its place when the block ends well.
+
+    A reader sees the old file or the whole new one. On an error the temporary file is removed; a
+    process that is killed leaves at most the hidden ``.NAME.*.part``.
+
+    Raises:
+        OSError: with `filename` the path that was asked for, a full disk included.
+    """
+    path = Path(path)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            part.unlink()
+        # torch.save closes a half-written archive and reports that, not the disk it met before.
+        cause = error.__context__ if isinstance(error, RuntimeError) else error
+        if not isinstance(cause, OSError):
+            raise
+        if cause.filename in (None, str(part)):
+            cause.filename, cause.filename2 = str(path), None
+        raise cause from None
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself last; not every platform can open a folder."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)

@@ -1,0 +1,33 @@
+"""Kernels for NVIDIA GPUs: the `.metal` files compiled by NVRTC, and matrix kernels in Triton.
+
+Integer, point, pool, voxelize, dense, segment and norm kernels are those of `sparse3d.metal`,
+launch code included; this package brings the compiler and the launcher. Nothing is compiled at
+install.
+"""
+
+
+def attach() -> None:
+    """Attach the kernels to the operators.
+
+    Raises:
+        BackendUnavailable: with the reason, where no NVIDIA GPU can be used.
+    """
+    from . import _shader
+
+    _shader.require()
+    _shader.install()
+    from ..metal import (  # noqa: F401  (each module attaches its own)
+        ball_query,
+        coordinates,
+        dense,
+        fps,
+        group,
+        index,
+        interpolate,
+        kernel_map,
+        knn,
+        norm,
+        pool,
+        segment,
+        voxelize,
+    )

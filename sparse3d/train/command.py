@@ -1,0 +1,121 @@
+"""What `sparse3d train` does once its arguments are parsed, and what it prints."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from sparse3d.data.benchmark import INTERRUPTED
+from sparse3d.data.config import dump_config
+from sparse3d.data.files import atomic, check_folder
+from sparse3d.data.segment import choose_device
+from sparse3d.data.team import Team
+from sparse3d.train.config import load_train_config
+from sparse3d.train.logs import write_curve
+from sparse3d.train.trainer import Outcome, Trainer
+
+__all__ = ["TrainOptions", "train"]
+
+
+@dataclass
+class TrainOptions:
+    """Arguments of `sparse3d train`.
+
+    Attributes:
+        config: YAML file or name of a training config.
+        out: Folder of checkpoints and logs; ``out/train/NAME`` if not given.
+        root: SemanticKITTI's folder, instead of the config's.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        workers: Processes that prepare clouds; the config's if negative.
+        start: Weights to begin with.
+        fresh: Begin anew, whatever the folder holds.
+        strict: Stop at the first broken scan.
+    """
+
+    config: str
+    out: Path | None = None
+    root: Path | None = None
+    device: str = "auto"
+    workers: int = -1
+    start: Path | None = None
+    fresh: bool = False
+    strict: bool = False
+
+
+def train(options: TrainOptions, after_step: Callable[[], None] = lambda: None) -> int:
+    """Train; the exit status is 0, 2 after an error or with broken scans, 130 when interrupted."""
+    team = Team.from_launcher()
+    try:
+        with team:
+            return _train(options, team, after_step)
+    except (ValueError, OSError) as error:
+        _say(f"error: {' '.join(str(error).split())}")
+        return 2
+    except KeyboardInterrupt:
+        _say("interrupted; the same command goes on from the last checkpoint")
+        return INTERRUPTED
+
+
+def _train(options: TrainOptions, team: Team, after_step: Callable[[], None]) -> int:
+    config = load_train_config(options.config)
+    if options.workers >= 0:
+        config = replace(config, workers=options.workers)
+    if options.root is not None:
+        config = replace(config, data=replace(config.data, root=str(options.root)))
+    out = options.out if options.out is not None else Path("out/train") / config.name
+    check_folder("--out", out)
+    device = team.device(choose_device(options.device))
+    out.mkdir(parents=True, exist_ok=True)
+    begun = time.perf_counter()
+    trainer = Trainer(
+        config,
+        out,
+        device,
+        team,
+        fresh=options.fresh,
+        start=options.start,
+        strict=options.strict,
+        say=_say if team.rank == 0 else lambda line: None,
+        after_step=after_step,
+    )
+    outcome = trainer.run()
+    broken = {name for names in team.gather(set(outcome.broken)) for name in names}
+    if team.rank > 0:
+        return 0
+    if outcome.step < outcome.steps:
+        _say(f"interrupted at step {outcome.step} of {outcome.steps}; the same command goes on")
+        return INTERRUPTED
+    write_curve(out, f"{config.name}: final mIoU {outcome.score['miou']:.4f}")
+    with atomic(out / "recipe.yaml") as file:
+        file.write(dump_config(replace(config.recipe, name=config.name, about="")).encode())
+    _print(config.batch * team.size, outcome, out, time.perf_counter() - begun)
+    if broken:
+        _say(f"{len(broken)} broken scans were left out: {', '.join(sorted(broken))}")
+    return 2 if broken else 0
+
+
+def _print(clouds: int, outcome: Outcome, out: Path, seconds: float) -> None:
+    console = Console()
+    table = Table("class", "IoU", title="IoU on held-out scans", title_justify="left")
+    table.columns[1].justify = "right"
+    for name, value in outcome.score["iou"].items():
+        table.add_row(name, f"{value:.4f}")
+    table.add_section()
+    table.add_row("mean", f"{outcome.score['miou']:.4f}")
+    console.print(table)
+    for line in (
+        f"{outcome.steps} steps of {clouds} clouds, {seconds:.0f} s since the last start",
+        f"best mIoU {outcome.best[0]:.4f} at step {outcome.best[1]}",
+        f"model.pt (last weights), best.pt, recipe.yaml, log.jsonl and curve.png in {out}/",
+    ):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")

@@ -1,0 +1,66 @@
+"""Ctrl-C: exit status 130, one line, and every file that is there is whole."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from faults.commands import COMMAND, names, run, start
+
+pytest.importorskip("typer")
+pytest.importorskip("matplotlib")
+pytest.importorskip("yaml")
+
+from sparse3d.data import Sensor, simulate, write_scan
+
+STREET = simulate(5, Sensor(beams=16, azimuths=200))
+
+
+def _interrupted(args: list[object], ready: Callable[[], bool]) -> tuple[int, str]:
+    """Status and stderr of a command that gets SIGINT once `ready`."""
+    program = start(COMMAND, *args)
+    deadline = time.monotonic() + 60
+    while not ready() and program.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    program.send_signal(signal.SIGINT)
+    _, err = program.communicate(timeout=60)
+    return program.returncode, err
+
+
+def test_segment(tmp_path: Path) -> None:
+    folder, out = tmp_path / "scans", tmp_path / "out"
+    folder.mkdir()
+    for index in range(100):
+        write_scan(folder / f"{index:03}.bin", STREET.points)
+    status, err = _interrupted(
+        ["segment", folder, "--out", out, "--device", "cpu"], (out / "001.label").exists
+    )
+    assert (status, err) == (130, "error: interrupted\n")
+    made = names(out)
+    assert 4 <= len(made) < 300  # three of the first scan, the label file of the second
+    assert not [name for name in made if name.endswith(".part")]
+    again = tmp_path / "again"
+    stems = [f"{index:03}" for index in range(len(made) // 3)]
+    scans = [folder / f"{stem}.bin" for stem in stems[:1]]
+    assert run(COMMAND, "segment", *scans, "--out", again, "--device", "cpu")[0] == 0
+    for stem in stems:
+        for kind in ("label", "ply"):  # the same points: the same bytes
+            whole = (again / f"000.{kind}").read_bytes()
+            assert (out / f"{stem}.{kind}").read_bytes() == whole
+
+
+def test_convert(tmp_path: Path) -> None:
+    state = {f"{i}.weight": torch.zeros(300, 300) for i in range(2000)}
+    torch.save(state, tmp_path / "a.pth")
+    target = tmp_path / "b.pth"
+    before = set(names(tmp_path))
+    status, err = _interrupted(
+        ["convert", tmp_path / "a.pth", target, "--layout", "spconv"],
+        lambda: set(names(tmp_path)) != before,  # the hidden part has appeared
+    )
+    assert (status, err) == (130, "error: interrupted\n")
+    assert names(tmp_path) == ["a.pth"]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..ops.conv import conv_forward, conv_fused, conv_input_grad, conv_weight_grad
+from ..ops.conv import conv_forward, conv_fused, conv_input_grad, conv_weight_grad, scaled
 from . import _plan
 from . import _triton_conv as conv_kernels
 from . import _triton_grad as grad_kernels
@@ -370,7 +370,9 @@ def _fused(
     residual: torch.Tensor | None,
     activation: str,
     alpha: float,
+    scale: torch.Tensor | None = None,
 ) -> torch.Tensor:
+    weight = scaled(weight, scale)
     epilogue = _Epilogue(bias, residual, activation, alpha)
     if groups == 1 and _plan.is_identity(src, dst, weight.shape[1], features.shape[0], num_out):
         return _pointwise(features, weight[:, 0], epilogue)

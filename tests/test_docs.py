@@ -31,7 +31,6 @@ EXECUTED = [page for page in PAGES if not page.startswith("migration/") and page
 SHOWN_ONLY = {"metal.md": {""}, "metal-harness.md": {"text"}, "testing.md": {"bash"}}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = {
-    "export.md": ["onnxscript", "onnxruntime"],
     "index.md": ["typer", "rich", "matplotlib", "yaml"],
     "tutorial.md": ["matplotlib", "plyfile"],
     "export.md": ["onnxscript", "onnxruntime"],

@@ -87,15 +87,14 @@ def _conv(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
         g = random((num_out, size.c_out), dtype, 3)
         bias, residual = random((size.c_out,), dtype, 4), random((num_out, size.c_out), dtype, 5)
         scale = random((size.c_out,), torch.float32, 6) if mirrored else None
+        rest = (bias, residual, "relu", 0.0, scale)
         calls.append(
             {
                 "conv_plan": (*pairs, num_in, num_out, mirrored),
                 "conv_forward": (x, w, *pairs, plan, back, num_out, 1),
                 "conv_input_grad": (g, w, *pairs, back, plan, num_in, 1),
                 "conv_weight_grad": (x, g, *pairs, plan, back, 1),
-                "conv_fused": (
-                    x, w, *pairs, plan, num_out, 1, bias, residual, "relu", 0.0, scale
-                ),  # fmt: skip
+                "conv_fused": (x, w, *pairs, plan, num_out, 1, *rest),
             }[name]
         )
     return calls

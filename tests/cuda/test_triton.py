@@ -97,6 +97,16 @@ def undone(channels: int, width: int) -> nn.Module:
     )
 
 
+def normed(channels: int, width: int) -> nn.Module:
+    """In inference, the norm is a scale of the convolution's sums."""
+    norm = nn.BatchNorm1d(width)
+    nn.init.uniform_(norm.weight, 0.5, 2)
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.5, 2)
+    layer = spnn.SubMConv3d(channels, width, 3, bias=False)
+    return spnn.SparseSequential(layer, norm, nn.ReLU()).eval()
+
+
 KINDS: dict[str, Callable[[int, int], nn.Module]] = {
     "submanifold": lambda a, b: spnn.SubMConv3d(a, b, 3, bias=False),
     "dilated": lambda a, b: spnn.SubMConv3d(a, b, 3, dilation=2, bias=True),
@@ -106,6 +116,7 @@ KINDS: dict[str, Callable[[int, int], nn.Module]] = {
     "floor": lambda a, b: spnn.SparseConv3d(a, b, 2, 2, bias=False, rule="floor"),
     "transposed": lambda a, b: spnn.SparseConvTranspose3d(a, b, 3, 2, bias=False),
     "pointwise": lambda a, b: spnn.SubMConv3d(a, b, 1, bias=False),
+    "normed": normed,
 }
 
 

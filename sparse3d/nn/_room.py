@@ -20,7 +20,7 @@ from ..kernel_map import Coordinates, KernelMap
 from ..ops.conv import conv_plan
 from ..ops.coordinates import coordinate_lookup
 
-__all__ = ["Room", "Rooms", "nowhere"]
+__all__ = ["Room", "Rooms", "nowhere", "refuse_room"]
 
 
 @dataclass
@@ -187,11 +187,22 @@ class Room(Coordinates):
         return _map(down[:size], up, self, target, geometry), target
 
 
+def refuse_room(sites: Coordinates, what: str) -> None:
+    """Refuse sites with room, for a layer that would take the room for sites."""
+    if isinstance(sites, Room):
+        _fail(what)
+
+
 def _refuse(geometry: Geometry, kind: str) -> NoReturn:
+    _fail(f"{geometry} {kind}")
+
+
+def _fail(what: str) -> NoReturn:
     _check.fail(
         "layer",
-        "submanifold, inverse, 1 x 1, or of windows that do not overlap to be captured",
-        f"{geometry} {kind}",
+        "a convolution, submanifold, inverse, 1 x 1, or of windows that do not overlap, to be "
+        "captured",
+        what,
         "capture the parts of the network before and after it",
     )
 

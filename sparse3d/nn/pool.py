@@ -14,6 +14,7 @@ from ..ops.pool import max_pool, mean_pool, sum_pool
 from ..ops.segment import reduce_segments
 from ..tensor import IndiceData, SparseConvTensor
 from ._layer import SitesLayer
+from ._room import refuse_room
 from .core import ConvAlgo
 from .modules import SparseModule
 
@@ -93,6 +94,7 @@ class _Pool(SitesLayer):
         """Pool; the output sites and their order are those of a conv of equal geometry."""
         self._check_input(input)
         sites = input.sites(self._label())
+        refuse_room(sites, self._label())
         kept = input.find_indice_pair(self.indice_key)
         if kept is not None and not (self.subm and kept.is_subm):
             _check.fail(
@@ -280,6 +282,7 @@ class _GlobalPool(SparseModule):
     def forward(self, input: SparseConvTensor) -> torch.Tensor:
         """[B, C]: one row a sample, 0 for a sample without sites."""
         sites = input.sites(type(self).__name__)
+        refuse_room(sites, type(self).__name__)
         batch = sites.indices[:, 0].long()
         return reduce_segments(input.features, batch, input.batch_size, self.reduce)
 

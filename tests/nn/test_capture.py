@@ -95,10 +95,12 @@ def test_refusals(device: str) -> None:
     with pytest.raises(ValueError, match="model must be in eval mode to be captured, got training"):
         spnn.capture(net.train(), x)
     overlapping = spnn.SparseConv3d(4, 4, 3, 2, 1).eval().to(device)
-    with pytest.raises(
-        ValueError, match="layer must be submanifold, inverse, 1 x 1, or of windows"
-    ):
-        spnn.capture(overlapping, x)
+    pools = (spnn.SparseMaxPool3d(2, 2), spnn.SparseGlobalMaxPool())
+    for layer in (overlapping, *pools):
+        with pytest.raises(
+            ValueError, match="layer must be a convolution, submanifold, inverse, 1 x 1, or"
+        ):
+            spnn.capture(layer.eval(), x)
     ready = spnn.capture(net.eval(), x)
     with pytest.raises(ValueError, match="x must be like the scene captured"):
         ready(x.replace_feature(x.features.double()))

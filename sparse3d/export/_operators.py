@@ -84,9 +84,12 @@ class Translator:
         residual: Any,
         activation: str,
         alpha: float,
+        scale: Any = None,
     ) -> Any:
         op = self._op
         out = self._convolve(features, weight, src, dst, splits, num_out, groups)
+        if scale is not None:
+            out = op.Mul(out, op.CastLike(scale, out))
         if bias is not None:
             out = op.Add(out, op.CastLike(bias, out))
         if residual is not None:

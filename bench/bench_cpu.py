@@ -258,9 +258,9 @@ def serve(bench: Bench) -> None:
         print(json.dumps(bench.work(line.strip())), file=answers, flush=True)
 
 
-def compare(args: argparse.Namespace) -> dict[str, Any]:
-    """Every piece of work on both sides."""
-    result: dict[str, Any] = {"works": {}, "torch.mm": []}
+def compare(args: argparse.Namespace, result: dict[str, Any]) -> None:
+    """Every piece of work on both sides; the file grows with each, so that a stopped run counts."""
+    result |= {"works": {}, "torch.mm": [], "disturbed": []}
     works = [n for n in WORKS if not args.only or any(word in n for word in args.only)]
     counter = Worker(args, "ours", sys.executable)  # apart: it would count in the peak memory
     result |= counter.work("about") or {}
@@ -271,10 +271,11 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
         result["torch.mm"] += found["probes"]
         result["works"][name] = found
         describe(name, found, result)
+        if not found["rounds"]:
+            result["disturbed"].append(name)
+        H.write(args.json, result)
     for worker in (ours, peer):
         worker.close()
-    result["disturbed"] = [n for n, found in result["works"].items() if not found["rounds"]]
-    return result
 
 
 def rounds(name: str, wanted: int, ours: Worker, peer: Worker | None) -> dict[str, Any]:
@@ -348,7 +349,7 @@ def main() -> None:
         sys.path.insert(0, str(H.ROOT))
         result["growth"] = growth(coords, args.repeats, args.growth)
     else:
-        result |= compare(args)
+        compare(args, result)
         rates = result["torch.mm"]
         print(f"torch.mm {min(rates):.0f} to {max(rates):.0f} GFLOP/s")
         print(f"disturbed: {', '.join(result['disturbed']) or 'nothing'}")

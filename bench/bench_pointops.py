@@ -190,19 +190,31 @@ def rows(peers: Peers, found: Clouds) -> list[tuple[str, float, Callable[[], Any
     return out
 
 
+def processor() -> str:
+    """The model's name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    found = {
+        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)
+    }
+    return f"{found.get('model name', platform.processor())}, model {found.get('model', '?')}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--points", type=int, default=100_000)
-    parser.add_argument("--million", action="store_true", help="also the rows of a million points")
+    parser.add_argument("--million", action="store_true", help="the rows of a million points alone")
     parser.add_argument("--lidar", type=Path, nargs="*", default=[], help="KITTI scans (.bin)")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     check()
     peers = Peers(args.threads)
-    table = rows(peers, clouds(args.points, args.lidar))
+    table = [] if args.million else rows(peers, clouds(args.points, args.lidar))
     if args.million:
         cloud = torch.rand(1_000_000, 3, generator=torch.Generator().manual_seed(1)) * 100
         batch = cloud[None]
@@ -238,7 +250,7 @@ def main() -> None:
         metadata = {
             "commit": commit,
             "machine": platform.machine(),
-            "processor": platform.processor(),
+            "processor": processor(),
             "os": platform.system(),
             "torch": torch.__version__,
             "threads": args.threads,

@@ -39,7 +39,7 @@ def atomic(path: PathLike) -> Iterator[BinaryIO]:
         cause = error.__context__ if isinstance(error, RuntimeError) else error
         if not isinstance(cause, OSError):
             raise
-        if cause.filename in (None, str(part)):
+        if cause.errno is not None and cause.filename in (None, str(part)):
             cause.filename, cause.filename2 = str(path), None
         raise cause from None
     _sync_folder(path.parent)

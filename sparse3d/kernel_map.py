@@ -49,6 +49,7 @@ class KernelMap:
         geometry: the layer's geometry; of a transposed map, that of the layer it was made from.
         mirrored: tap K - 1 - t is tap t with the roles swapped (submanifold maps of distinct rows).
         is_transposed: the roles of the equation are swapped.
+        distinct: known: no two pairs of a tap share a row, on either side.
     """
 
     src: torch.Tensor
@@ -59,6 +60,7 @@ class KernelMap:
     geometry: Geometry
     mirrored: bool = False
     is_transposed: bool = False
+    distinct: bool = False
     _plans: dict[tuple[str, bool], list[torch.Tensor]] = field(default_factory=dict, repr=False)
 
     @property
@@ -87,6 +89,7 @@ class KernelMap:
             self.geometry,
             self.mirrored,
             not self.is_transposed,
+            self.distinct,
             self._plans,
         )
 
@@ -105,7 +108,9 @@ class KernelMap:
             if into_first_src != self.is_transposed:
                 src, dst, rows = dst, src, (self.num_out, self.num_in)
             with lasting():
-                self._plans[key] = conv_plan(src, dst, self.splits, *rows, self.mirrored)
+                self._plans[key] = conv_plan(
+                    src, dst, self.splits, *rows, self.mirrored, self.distinct
+                )
         return self._plans[key]
 
     def tap(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -128,6 +133,7 @@ class KernelMap:
             self.out_indices,
             self.geometry,
             is_transposed=self.is_transposed,
+            distinct=self.distinct,
         )
 
     def taps(self) -> torch.Tensor:
@@ -180,6 +186,7 @@ class KernelMap:
             self.geometry,
             self.mirrored,
             self.is_transposed,
+            self.distinct,
         )
 
 
@@ -269,7 +276,9 @@ class Coordinates:
                 splits = torch.tensor([0, len(self)], dtype=torch.int64)
             geometry = Geometry(ones, ones, zeros, ones)
             self._maps[key] = KernelMap(
-                rows, rows, splits, self.indices, self.indices, geometry, mirrored=True
+                *(rows, rows, splits, self.indices, self.indices, geometry),
+                mirrored=True,
+                distinct=True,
             )
         return self._maps[key]
 
@@ -283,8 +292,12 @@ class Coordinates:
         if key not in self._maps:
             with lasting():
                 pairs = rules.submanifold(self.indices, kernel_size, dilation, self.table())
+            distinct = self._is_distinct()
             self._maps[key] = KernelMap(
-                *pairs, self.indices, self.indices, geometry, mirrored=self._is_distinct()
+                *pairs,
+                *(self.indices, self.indices, geometry),
+                mirrored=distinct,
+                distinct=distinct,
             )
         return self._maps[key]
 
@@ -317,7 +330,11 @@ class Coordinates:
         if key not in self._maps or self._maps[key].out_indices is not target.indices:
             with lasting():
                 pairs = rules.given(self.indices, target.indices, geometry, self.table())
-            self._maps[key] = KernelMap(*pairs, self.indices, target.indices, geometry)
+            self._maps[key] = KernelMap(
+                *pairs,
+                *(self.indices, target.indices, geometry),
+                distinct=self.known_distinct() and target.known_distinct(),
+            )
         return self._maps[key]
 
     def _created(
@@ -331,7 +348,10 @@ class Coordinates:
             target = Coordinates(out_indices, shape, self.batch_size)
             target.trust_distinct()
             self._targets[key] = target
-            self._maps[key] = KernelMap(src, dst, splits, self.indices, out_indices, geometry)
+            self._maps[key] = KernelMap(
+                *(src, dst, splits, self.indices, out_indices, geometry),
+                distinct=self.known_distinct(),
+            )
         return self._maps[key], self._targets[key]
 
     def _place(self, rule: str, geometry: Geometry, shape: tuple[int, ...] | None) -> Hashable:

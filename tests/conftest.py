@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import triton_interpreter
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 20
@@ -27,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--metal-front", choices=["clang", "gcc"], help="front end of tests/metal_emu")
     parser.addoption("--metal-seed", type=int, default=0, help="its first schedule")
+    parser.addoption("--metal-schedules", type=int, default=1, help="schedules of each launch")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -93,7 +95,10 @@ def backend(request: pytest.FixtureRequest) -> str:
         enable = getattr(harness, "enable", None)
         if enable is not None:
             option = request.config.getoption
-            enable(option("--metal-front"), option("--metal-seed"))
+            wanted = ("--metal-front", "--metal-seed", "--metal-schedules")
+            enable(*(option(name) for name in wanted))
+    if name == "cuda" and triton_interpreter.is_interpreting():
+        triton_interpreter.enable()
     reason = registry.load(name)
     if reason is not None:
         pytest.skip(f"{name}: {reason}")

@@ -256,7 +256,7 @@ def test_weights_of_another_network_or_no_weights_at_all(tmp_path: Path) -> None
     other = call(scan(tmp_path), "--out", tmp_path / "o", "--config", "minkunet18_w16",
                  "--checkpoint", ROOT / "sparse3d" / "weights" / "demo.pt")  # fmt: skip
     assert other.exit_code == 2
-    assert "must have shape [32, 3, 3, 3, 16], got shape [24, 3, 3, 3, 16]" in errors(other)[0]
+    assert "must be of shape [32, 3, 3, 3, 16], got [24, 3, 3, 3, 16]" in errors(other)[0]
     text = call(scan(tmp_path), "--out", tmp_path / "o", "--checkpoint", ROOT / "README.md")
     assert text.exit_code == 2
     assert "must be a file of weights saved by torch" in errors(text)[0]

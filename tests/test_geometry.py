@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import oracle
 import pytest
 import torch
@@ -44,6 +45,8 @@ def test_submanifold_padding_centres_odd_kernels_and_refuses_even_ones() -> None
         assert list(found) == oracle.submanifold_padding(kernel, dilation)
     with pytest.raises(ValueError, match=r"kernel_size must be odd on every axis .* got \[3, 2\]"):
         ours.submanifold_padding((3, 2), (1, 1))
+    with pytest.raises(ValueError, match=r"got \[4, 3\]; use a SparseConv layer"):
+        ours.submanifold_padding((4, 3), (1, 1))
 
 
 @pytest.mark.parametrize(
@@ -53,6 +56,9 @@ def test_submanifold_padding_centres_odd_kernels_and_refuses_even_ones() -> None
         ([1, 2, 3], 1, (1, 2, 3)),
         ((0,), 0, (0, 0, 0)),
         (torch.Size([2, 2, 2]), 1, (2, 2, 2)),
+        (np.array([1, 2, 3]), 1, (1, 2, 3)),
+        (range(1, 4), 1, (1, 2, 3)),
+        (np.int64(4), 4, (4, 4, 4)),
     ],
 )
 def test_normalize(value: object, minimum: int, expected: tuple[int, ...]) -> None:
@@ -64,6 +70,10 @@ def test_normalize(value: object, minimum: int, expected: tuple[int, ...]) -> No
     [
         (0, ValueError, r"stride must be >= 1 on every axis, got \[0, 0, 0\]"),
         ([1, 2], ValueError, r"stride must have 3 entries \(one an axis\), got \[1, 2\]"),
+        ([1, 2, 3, 4], ValueError, r"stride must have 3 entries .*got \[1, 2, 3, 4\]"),
+        ([1, 0, 1], ValueError, r"stride must be >= 1 on every axis, got \[1, 0, 1\]"),
+        ([], ValueError, r"stride must have 3 entries \(one an axis\), got \[\]"),
+        ("2", TypeError, "stride must be an integer or 3 integers, got '2'"),
         (1.5, TypeError, "stride must be an integer or 3 integers, got 1.5"),
         (True, TypeError, "stride must be an integer or 3 integers, got True"),
         ([1, 2, "3"], TypeError, "stride must be an integer or 3 integers"),
@@ -77,5 +87,27 @@ def test_normalize_refuses(value: object, error: type[Exception], message: str) 
 def test_a_geometry_says_what_it_is() -> None:
     made = ours.Geometry((1, 1), (1, 1), (0, 0), (1, 1))
     assert made.is_pointwise
+    assert made.ndim == 2
+    assert made == ours.Geometry((1, 1), (1, 1), (0, 0), (1, 1))
+    assert len({made, ours.Geometry((1, 1), (1, 1), (0, 0), (1, 1))}) == 1
+    with pytest.raises(AttributeError):
+        made.stride = (2, 2)  # type: ignore[misc]
+    assert not ours.Geometry((1, 1), (1, 1), (0, 1), (1, 1)).is_pointwise
+    assert not ours.Geometry((1, 1), (1, 1), (1, 1), (1, 1)).is_pointwise
+    assert not ours.Geometry((1, 1), (2, 2), (0, 0), (1, 1)).is_pointwise
+    assert not ours.Geometry((1, 2), (1, 1), (0, 0), (1, 1)).is_pointwise
     assert not ours.Geometry((1, 1), (1, 2), (0, 0), (1, 1)).is_pointwise
     assert str(made) == "kernel_size=[1, 1], stride=[1, 1], padding=[0, 0], dilation=[1, 1]"
+
+
+def test_grids_of_another_number_of_axes_are_refused() -> None:
+    flat = ours.Geometry((3, 3), (2, 2), (1, 1), (1, 1))
+    for grid in ((8,), (8, 8, 8)):
+        with pytest.raises(ValueError, match=r"zip\(\)"):
+            ours.output_shape(grid, flat)
+        with pytest.raises(ValueError, match=r"zip\(\)"):
+            ours.transposed_output_shape(grid, flat, (0, 0))
+    with pytest.raises(ValueError, match=r"zip\(\)"):
+        ours.transposed_output_shape((8, 8), flat, (0,))
+    with pytest.raises(ValueError, match=r"zip\(\)"):
+        ours.submanifold_padding((3, 3), (1,))

@@ -43,6 +43,7 @@ def _plan(
     num_in: int,
     num_out: int,
     mirrored: bool,
+    distinct: bool = False,
 ) -> Plan:
     src, dst, splits = src.contiguous(), dst.contiguous(), splits.contiguous()
     header = torch.empty(2, dtype=torch.int64)

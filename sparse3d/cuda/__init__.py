@@ -5,6 +5,8 @@ launch code included; this package brings the compiler and the launcher. Nothing
 install.
 """
 
+import importlib.util
+
 
 def attach() -> None:
     """Attach the kernels to the operators.
@@ -31,3 +33,6 @@ def attach() -> None:
         segment,
         voxelize,
     )
+
+    if importlib.util.find_spec("triton") is not None:
+        from . import conv  # noqa: F401

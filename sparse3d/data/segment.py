@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from sparse3d import checkpoint
 from sparse3d.data.clip import clipped
 from sparse3d.data.config import SegmentConfig
 from sparse3d.data.files import write_labels, write_ply
@@ -74,61 +74,38 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def load_weights(
-    path: PathLike, config: SegmentConfig | None = None, model: torch.nn.Module | None = None
-) -> dict[str, torch.Tensor]:
-    """Tensors of a checkpoint file; nothing in it is executed.
-
-    Args:
-        path: The file.
-        config: Recipe that they must fit, for the message.
-        model: Network that they must fit; they are then returned in float32.
+def load_weights(path: PathLike) -> dict[str, torch.Tensor]:
+    """Tensors of a checkpoint file, ours or another library's; nothing in it is executed.
 
     Raises:
-        ValueError: The file is missing or holds no tensors by name, or not those of the network;
-            one line.
+        ValueError: The file is missing or holds no tensors by name; one line.
     """
-    path = Path(path)
     try:
-        table = torch.load(path, map_location="cpu", weights_only=True)
+        Path(path).open("rb").close()
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    except (RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError):
+    return checkpoint.read(Path(path))
+
+
+def load_into(model: torch.nn.Module, config: SegmentConfig, path: PathLike) -> None:
+    """Take over the weights of a checkpoint file, whichever library stored them.
+
+    Ours see (z, y, x), the other libraries' MinkUNets (x, y, z): the axes of their kernels turn.
+
+    Raises:
+        ValueError: The file is missing, holds no tensors by name, or not those of the network of
+            the recipe; one line.
+    """
+    state, names = load_weights(path), model.state_dict()
+    own = all(key.removeprefix("module.") in names for key in state)
+    try:
+        layout = "spconv" if own else checkpoint.detect(state, model)
+        checkpoint.load(model, state, layout, reverse_axes=not own)
+    except ValueError as error:
         raise ValueError(
-            f"{path}: must be a file of weights saved by torch, got another kind of file, or one "
-            "that would run code when opened; save model.state_dict()"
+            f"{path}: must fit the network of config {config.name!r}: {error}; name the config it "
+            "was trained with (--config)"
         ) from None
-    for key in ("state_dict", "model"):
-        if isinstance(table, dict) and isinstance(table.get(key), dict):
-            table = table[key]
-    if not isinstance(table, dict) or not table:
-        raise ValueError(f"{path}: must hold tensors by name, got {type(table).__name__}")
-    wrong = [key for key, value in table.items() if not isinstance(value, torch.Tensor)]
-    if wrong:
-        raise ValueError(f"{path}: must hold tensors by name, got {wrong[0]!r} of another kind")
-    if config is None or model is None:
-        return table
-    state = {key: value.float() if value.is_floating_point() else value
-             for key, value in table.items()}  # fmt: skip
-    _check_fit(path, config, model, state)
-    return state
-
-
-def _check_fit(
-    path: PathLike, config: SegmentConfig, model: torch.nn.Module, state: dict[str, torch.Tensor]
-) -> None:
-    """Refuse weights of another network, naming the first entry that differs."""
-    wanted = model.state_dict()
-    for key in (*wanted, *state):
-        have, want = state.get(key), wanted.get(key)
-        if have is not None and want is not None and have.shape == want.shape:
-            continue
-        got = "none" if have is None else f"shape {list(have.shape)}"
-        fit = "no such entry" if want is None else f"shape {list(want.shape)}"
-        raise ValueError(
-            f"{path}: must fit the network of config {config.name!r}: {key} must have {fit}, "
-            f"got {got}; name the config it was trained with (--config)"
-        )
 
 
 class Segmenter:
@@ -148,15 +125,14 @@ class Segmenter:
 
     @classmethod
     def load(
-        cls, config: SegmentConfig, checkpoint: PathLike | None, device: torch.device
+        cls, config: SegmentConfig, weights: PathLike | None, device: torch.device
     ) -> Segmenter:
         """With weights from a file, or with those that ship with the package."""
-        path = checkpoint if checkpoint is not None else config.weights_path()
+        path = weights if weights is not None else config.weights_path()
         if path is None:
             raise ValueError(f"checkpoint must be given for the config {config.name!r}, got none")
         model = build(config)
-        state = load_weights(path, config, model)
-        model.load_state_dict(state)
+        load_into(model, config, path)
         return cls(config, model, device)
 
     def predict(

@@ -154,6 +154,7 @@ def _conv_plan(
     num_in: int,
     num_out: int,
     mirrored: bool,
+    distinct: bool = False,
 ) -> list[torch.Tensor]:
     if dst.numel() == 0:
         return []

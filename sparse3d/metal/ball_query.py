@@ -52,6 +52,7 @@ def _ball_search(
         kernels = _shader.library("ball_query", SP_SLOTS=slots(k), SP_FIRST_ROWS=_FIRST_ROWS)
         where = (*where, *spatial.opened(index, clouds, dim))
     rule = (len(clouds), dim, k, squared_radius, int(skip_same))
+    arguments: tuple[_shader.Argument, ...]
     for first, last in _shader.spans(queries, longest * dim):
         arguments = (*where, distances, indices, *rule, first, last)
         count = (-(-(last - first) // SIMDGROUPS),)

@@ -58,8 +58,8 @@ def opened(index: torch.Tensor, clouds: torch.Tensor, dim: int) -> Index:
     """The lists inside an index."""
     starts = _starts(clouds)
     places = int(starts[-1])
-    sizes = (places, places * dim, places // 32 * 2 * dim, places // OUTER * 2 * dim)
-    rows, *floats = index.view(torch.int32).split(sizes)
+    sizes = [places, places * dim, places // 32 * 2 * dim, places // OUTER * 2 * dim]
+    rows, *floats = torch.split(index.view(torch.int32), sizes)
     points, boxes, outer = (part.view(torch.float32) for part in floats)
     return Index(starts.to(index.device), rows, points, boxes, outer)
 

@@ -51,6 +51,7 @@ def _knn_search(
     if index.numel():
         name, longest = "sp_knn_index", spatial.OUTER + longest // 32
         where = (query, rows, *spatial.opened(index, clouds, dim))
+    arguments: tuple[_shader.Argument, ...]
     for first, last in _shader.spans(queries, longest * dim):
         arguments = (*where, distances, indices, len(clouds), dim, k, first, last)
         count = (-(-(last - first) // SIMDGROUPS),)

@@ -20,6 +20,7 @@ from . import (
     tables,
     utils,
 )
+from ._capture import Captured, capture
 from ._fusion import fuse
 from ._preparation import prepare
 from .conv import (
@@ -72,6 +73,7 @@ from .tables import AddTable, AddTableMisaligned, ConcatTable, JoinTable
 __all__ = [
     "AddTable",
     "AddTableMisaligned",
+    "Captured",
     "ConcatTable",
     "ConvAlgo",
     "Identity",
@@ -114,6 +116,7 @@ __all__ = [
     "SubMConv4d",
     "ToDense",
     "assign_name_for_sparse_modules",
+    "capture",
     "constants",
     "conv",
     "core",

@@ -48,5 +48,10 @@ class SitesLayer(SparseModule):
         if not isinstance(input, SparseConvTensor):
             got = type(input).__name__
             _check.fail_type(f"{self._label()}: input", "a SparseConvTensor", got)
+        if input.is_quantized:
+            raise NotImplementedError(
+                f"{self._label()}: input must be floating, got {input.dtype}; int8 quantisation is "
+                "not implemented, call dequantize() first"
+            )
         if input.ndim != self.ndim:
             _check.fail(f"{self._label()}: input", f"of {self.ndim} axes", input.ndim)

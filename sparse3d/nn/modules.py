@@ -12,6 +12,8 @@ from torch import nn
 from .. import _check
 from ..ops.norm import batch_norm
 from ..tensor import SparseConvTensor
+from ._room import Room
+from ._room_norm import room_norm
 
 __all__ = [
     "PrintCurrentTime",
@@ -52,6 +54,8 @@ class SparseBatchNorm(nn.BatchNorm1d):
 
     def forward(self, input: Any) -> Any:
         if isinstance(input, SparseConvTensor):
+            if self.training and isinstance(input._coordinates, Room):
+                return input.replace_feature(room_norm(self, input._coordinates, input.features))
             return input.replace_feature(normalize_rows(self, input.features))
         return normalize_rows(self, input)
 
@@ -224,6 +228,9 @@ class SparseSequential(SparseModule):
 def _apply(module: nn.Module, value: Any) -> Any:
     if is_spconv_module(module) or not isinstance(value, SparseConvTensor):
         return module(value)
+    sites = value._coordinates
+    if isinstance(module, nn.BatchNorm1d) and module.training and isinstance(sites, Room):
+        return value.replace_feature(room_norm(module, sites, value.features))
     if isinstance(module, nn.BatchNorm1d) and module.training and len(value.features) < 2:
         # torch refuses one row in training; a scene may well have one voxel.
         return value.replace_feature(normalize_rows(module, value.features))

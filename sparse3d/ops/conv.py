@@ -210,8 +210,11 @@ def _plan_reference(
     num_in: int,
     num_out: int,
     mirrored: bool,
+    distinct: bool = False,
 ) -> Plan:
-    """The reference needs no plan."""
+    """The reference needs no plan. `distinct`: no two pairs of a tap share a row, on either
+    side. A backend may take a neighbour table [M, K] for `src`, -1 where there is no pair; it then
+    reads no `dst` and of `splits` the length only."""
     return []
 
 
@@ -265,8 +268,8 @@ def _fused_reference(
 _PAIRS = "Tensor src, Tensor dst, Tensor splits, Tensor[] plan, Tensor[] grad_plan"
 
 conv_plan = Op(
-    "conv_plan(Tensor src, Tensor dst, Tensor splits, SymInt num_in, SymInt num_out, bool mirrored)"
-    " -> Tensor[]",
+    "conv_plan(Tensor src, Tensor dst, Tensor splits, SymInt num_in, SymInt num_out,"
+    " bool mirrored, bool distinct=False) -> Tensor[]",
     reference=_plan_reference,
     fake=_plan_reference,
 )

@@ -13,6 +13,7 @@ from sparse3d.data.augment import Cloud
 from sparse3d.data.dataset import SemanticKITTI
 from sparse3d.data.evaluate import FIRST_TRAINING_SEED, RawConfusion
 from sparse3d.data.metrics import Confusion
+from sparse3d.data.progress import bar
 from sparse3d.data.segment import Segmenter
 from sparse3d.data.semantic_kitti import CLASS_NAMES, LABEL_MAPS
 from sparse3d.data.team import Team
@@ -41,20 +42,34 @@ class Judge:
         if config.data.kind == "kitti":
             self._scans = SemanticKITTI(config.data.root, "val", sequences=config.data.val)
 
-    def score(self, model: torch.nn.Module, device: torch.device) -> dict[str, Any]:
-        """Mean IoU, IoU by class, and how many classes occur."""
+    def score(
+        self, model: torch.nn.Module, device: torch.device, show: bool = False
+    ) -> dict[str, Any]:
+        """Mean IoU, IoU by class, and how many classes occur.
+
+        Args:
+            model: The network.
+            device: Where it runs.
+            show: Show a bar; there can be one at a time.
+        """
         segmenter = Segmenter(self._config.recipe, model, device)
         table = RawConfusion(self._config.recipe.classes)
+        hidden = not show or self._team.rank > 0
         if self._scans is not None:
             known = LABEL_MAPS[self._config.data.label_map]
             confusion = Confusion(CLASS_NAMES)
-            for cloud in self._labelled(self._scans):
-                predicted = known.to_train(segmenter.predict(cloud.points))
-                confusion.add(predicted, known.to_train(cloud.labels))
+            chosen = self._chosen(len(self._scans))
+            with bar("score", len(chosen), hidden=hidden) as progress:
+                for cloud in self._labelled(self._scans, chosen):
+                    predicted = known.to_train(segmenter.predict(cloud.points))
+                    confusion.add(predicted, known.to_train(cloud.labels))
+                    progress.step(f"mIoU {confusion.mean():.4f}")
         else:
             confusion = table.confusion
-            for cloud in self._simulated():
-                table.add(segmenter.predict(cloud.points), cloud.labels)
+            with bar("score", self._config.data.held_out, hidden=hidden) as progress:
+                for cloud in self._simulated():
+                    table.add(segmenter.predict(cloud.points), cloud.labels)
+                    progress.step(f"mIoU {confusion.mean():.4f}")
         confusion.counts = np.sum(self._team.gather(confusion.counts), axis=0)
         iou = confusion.iou()
         return {
@@ -63,10 +78,14 @@ class Judge:
             "present": len(confusion.present()),
         }
 
-    def _labelled(self, scans: SemanticKITTI) -> Iterator[Cloud]:
-        most = self._config.data.val_scans or len(scans)
-        chosen = np.unique(np.linspace(0, len(scans) - 1, min(most, len(scans))).round())
-        for index in chosen[self._team.rank :: self._team.size].astype(int).tolist():
+    def _chosen(self, scans: int) -> list[int]:
+        """This process's share of the scans that are scored."""
+        most = self._config.data.val_scans or scans
+        chosen = np.unique(np.linspace(0, scans - 1, min(most, scans)).round())
+        return [int(index) for index in chosen[self._team.rank :: self._team.size]]
+
+    def _labelled(self, scans: SemanticKITTI, chosen: list[int]) -> Iterator[Cloud]:
+        for index in chosen:
             try:
                 sample = scans[index]
                 assert sample.labels is not None
@@ -106,11 +125,13 @@ def balance(
     table[list(config.recipe.classes)] = np.arange(kinds)
     parts, truth = [], []
     last = FIRST_TRAINING_SEED - 1 + 2**24
-    for seed in range(last - config.balance, last):
-        street = one_street(seed, config.data.beams, config.data.azimuths)
-        own = torch.from_numpy(table[street.labels & 0xFFFF])
-        parts.append(segmenter.scores(street.points)[own >= 0])
-        truth.append(own[own >= 0])
+    with bar("class biases", config.balance) as progress:
+        for seed in range(last - config.balance, last):
+            street = one_street(seed, config.data.beams, config.data.azimuths)
+            own = torch.from_numpy(table[street.labels & 0xFFFF])
+            parts.append(segmenter.scores(street.points)[own >= 0])
+            truth.append(own[own >= 0])
+            progress.step("")
     scores, true = torch.cat(parts) / views, torch.cat(truth)
 
     def mean_iou(shift: torch.Tensor) -> float:

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from sparse3d.data.batch import Batch, collate
 from sparse3d.data.benchmark import leave_signals
 from sparse3d.data.progress import bar
-from sparse3d.data.segment import build, load_weights
+from sparse3d.data.segment import build, load_into
 from sparse3d.data.team import Team
 from sparse3d.train.class_weights import class_weights
 from sparse3d.train.config import TrainConfig
@@ -100,7 +100,7 @@ class Trainer:
         torch.manual_seed(config.seed)
         model = build(config.recipe)
         if start is not None:
-            model.load_state_dict(load_weights(start, config.recipe, model))
+            load_into(model, config.recipe, start)
         self.model = model.to(device)
         if self.team.size > 1 and config.sync_norm:
             synchronise(self.model)
@@ -276,8 +276,8 @@ class Trainer:
         best = f", best mIoU {self.best[0]:.4f}" if self.best[1] else ""
         return self._shown + best
 
-    def _evaluate(self, log: Log | None) -> dict[str, Any]:
-        score = self._judge.score(self.slow, self.device)
+    def _evaluate(self, log: Log | None, show: bool = False) -> dict[str, Any]:
+        score = self._judge.score(self.slow, self.device, show)
         if log is not None:
             log.write(self.step, miou=score["miou"], iou=score["iou"])
         if score["miou"] > self.best[0]:
@@ -294,7 +294,7 @@ class Trainer:
         if self.team.size > 1:
             for tensor in self.slow.state_dict().values():
                 dist.broadcast(tensor, 0)
-        score = self._evaluate(log)
+        score = self._evaluate(log, show=True)
         self._save_weights("model.pt", score["miou"])
         return score
 

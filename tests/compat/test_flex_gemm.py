@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 import sparse3d.nn as spnn
-from sparse3d.compat.flex_gemm.ops import grid_sample, spconv
+from sparse3d.compat.flex_gemm.ops import grid_sample, serialize, spconv
 from sparse3d.compat.flex_gemm.ops.grid_sample import grid_sample_3d
 
 SHAPE = (2, 4, 8, 7, 6)
@@ -83,6 +83,61 @@ def test_settings_are_accepted_by_name() -> None:
     spconv.set_backend("triton")
     with pytest.raises(ValueError, match="algorithm must be one of"):
         spconv.set_algorithm("winograd")
+
+
+@pytest.mark.parametrize("mode", ["z_order", "hilbert"])
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [(SHAPE, torch.int32), ((3, 4, 2048, 9, 9), torch.int64)]
+)
+def test_codes(mode: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    _, coords, _ = scene()
+    codes = serialize.encode_seq(coords, shape, mode)
+    assert codes.dtype == dtype
+    assert len(codes.unique()) == len(coords)
+    assert torch.equal(serialize.decode_seq(codes, shape, mode), coords)
+
+
+def test_codes_by_hand_and_what_does_not_fit() -> None:
+    coords = torch.tensor([[1, 5, 2, 0]]).int()  # x 101, y 010, z 000: bits x2 y2 z2 x1 y1 z1 ...
+    assert serialize.encode_seq(coords, (2, 4, 7, 7, 7)).tolist() == [0b1_100_010_100]
+    high = torch.tensor([[3, 1, 0, 0]]).int()  # the 32nd bit is used
+    codes = serialize.encode_seq(high, (3, 1, 1023, 9, 9))
+    assert codes.dtype == torch.int32
+    assert codes.item() == (3 << 30 | 4) - (1 << 32)
+    assert torch.equal(serialize.decode_seq(codes, (3, 1, 1023, 9, 9)), high)
+    with pytest.raises(ValueError, match="mode must be one of"):
+        serialize.encode_seq(coords, SHAPE, "peano")
+    with pytest.raises(ValueError, match="shape must be of 64 bits at most"):
+        serialize.encode_seq(coords, (1, 1, 1 << 21, 9, 9))
+    with pytest.raises(ValueError, match="cells must be in"):
+        serialize.encode_seq(coords, (2, 4, 3, 3, 3))
+
+
+def test_parts_of_the_functions() -> None:
+    feats, coords, _ = scene()
+    one, two = (1, 1, 1), (2, 2, 2)
+    weight, bias = torch.randn(5, 3, 3, 3, 4, requires_grad=True), torch.randn(5)
+    out, _ = spconv.sparse_submanifold_conv3d(feats, coords, SHAPE, weight, bias)
+    inner = spconv.SubMConv3dFunction
+    cache = inner._compute_neighbor_cache(coords, SHAPE, (3, 3, 3), one, True)
+    assert torch.equal(inner._sparse_submanifold_conv_forward(feats, cache, weight, bias), out)
+    table = cache["neighbor_map"]
+    assert int((table != 0xFFFFFFFF).sum()) == len(cache.pairs)
+    assert torch.equal(coords[table[table[:, 0] != 0xFFFFFFFF, 0]] + torch.tensor([0, 1, 1, 1]),
+                       coords[table[:, 0] != 0xFFFFFFFF])  # fmt: skip
+    grad = torch.randn_like(out)
+    found = inner._sparse_submanifold_conv_backward(grad, feats, cache, weight, bias)
+    assert found[0] is found[2] is None
+    assert torch.equal(found[1], torch.autograd.grad(out, weight, grad)[0])
+    strided = spconv.SparseConv3dFunction
+    places = strided._get_output_coords(coords, SHAPE, two, two, (0, 0, 0), one)
+    want, at, _ = spconv.sparse_conv3d(feats, coords, SHAPE, weight[:, :2, :2, :2], stride=2)
+    assert torch.equal(places, at)
+    for sites in ((), (places,)):
+        made = strided._compute_neighbor_cache(
+            coords, *sites, SHAPE, two, two, (0, 0, 0), one, False
+        )
+        assert torch.equal(strided._sparse_conv_forward(feats, made, weight[:, :2, :2, :2]), want)
 
 
 def test_grid_sample_of_a_full_grid_is_torchs() -> None:

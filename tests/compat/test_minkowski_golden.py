@@ -13,7 +13,6 @@ from golden.reader import Vector
 import sparse3d.compat.minkowski as ME
 from sparse3d import _registry
 
-ON_METAL = {"me_conv3d_k3_neg", "me_conv3d_k3s2_neg", "me_transpose3d_k2s2"}
 LAYERS = {"conv", "transpose", "generative", "depthwise conv"}
 NAMES = [n for n in reader.names("me") if Vector(n).meta["op"] in LAYERS]
 
@@ -71,8 +70,6 @@ def input_of(vector: Vector) -> ME.SparseTensor:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_layers(name: str, backend: str) -> None:
-    if backend == "metal" and name not in ON_METAL:
-        pytest.skip("the Metal harness runs a subset")
     vector = Vector(name)
     with _registry.force(backend):
         layer, x = layer_of(vector), input_of(vector)

@@ -14,12 +14,14 @@ from golden.reader import Vector
 import sparse3d.compat.spconv as spconv1
 import sparse3d.compat.spconv.pytorch as spconv
 from sparse3d import _registry
+from sparse3d.compat.cumm import tensorview as tv
 from sparse3d.compat.spconv import utils
 from sparse3d.compat.spconv.pytorch import functional as Fsp
 from sparse3d.compat.spconv.pytorch.utils import PointToVoxel
 
+# torch tells everyone who makes a quantised tensor that they will go.
+pytestmark = pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 FORWARD, GRADIENT = 1e-5, 1e-4
-ON_METAL = {"spconv_subm3d_k3_b1", "spconv_conv3d_k2s2", "spconv_conv3d_k3s2p1"}
 
 
 def tensor(vector: Vector, name: str) -> torch.Tensor:
@@ -79,8 +81,6 @@ NAMES = [n for n in reader.names("spconv") if Vector(n).meta["op"] in CONV]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_layers(name: str, backend: str) -> None:
-    if backend == "metal" and name not in ON_METAL:
-        pytest.skip("the Metal harness runs a subset")
     vector = Vector(name)
     with _registry.force(backend):
         layer, x = layer_of(vector), input_of(vector)
@@ -174,8 +174,6 @@ def test_voxel_generators_of_both_versions() -> None:
     assert (second["voxels"] == vector["voxels"]).all()
     assert (second["voxel_point_mask"][..., 0].sum(1) == vector["num"]).all()
     new = utils.Point2VoxelCPU3d(meta["vsize_xyz"], meta["range_xyz"], 4, 400, 5)
-    from sparse3d.compat.cumm import tensorview as tv
-
     made = new.point_to_voxel(tv.from_numpy(points))
     assert (made[0].numpy() == vector["voxels"]).all()
     assert type(made[1].numpy()) is np.ndarray
@@ -237,13 +235,156 @@ def test_code_of_version_1_assigns_features() -> None:
         x.features = x.features
 
 
+def quantised() -> spconv.SparseConvTensor:
+    indices = torch.tensor([[0, 1, 1, 1], [0, 2, 1, 1]]).int()
+    x = spconv.SparseConvTensor(torch.tensor([[0.5], [-1.0]]), indices, [4, 4, 4], 1)
+    return spconv.quantization.quantize_per_tensor(x, 0.5, 0, torch.qint8)
+
+
 def test_refusals_are_clear() -> None:
-    with pytest.raises(NotImplementedError, match="box operators"):
-        utils.rbbox_iou()
+    with pytest.raises(NotImplementedError, match="int8 quantisation is not implemented"):
+        spconv.SubMConv3d(1, 2, 3)(quantised())
+    with pytest.raises(NotImplementedError, match="call dequantize"):
+        spconv.SparseMaxPool3d(2)(quantised())
     with pytest.raises(NotImplementedError, match="int8"):
-        spconv.quantization.quantize_per_tensor()
+        spconv.quantization.get_spconv_backend_config()
     with pytest.raises(NotImplementedError, match="torch tensors as they are"):
-        spconv.cppcore.torch_tensor_to_tv(torch.zeros(1))
+        spconv.cppcore.TorchSpconvMatmul(None)
+    with pytest.raises(NotImplementedError, match="torch tensors on a GPU"):
+        tv.from_numpy(np.zeros(2)).cuda()
+
+
+def test_quantised_features_are_held_and_given_back() -> None:
+    x = quantised()
+    assert x.is_quantized
+    assert x.q_scale() == 0.5
+    assert x.features.int_repr().tolist() == [[1], [-2]]
+    assert x.dequantize().features.tolist() == [[0.5], [-1.0]]
+    both = spconv.quantization.quantize_per_tensor(
+        [torch.ones(2), x.dequantize()], [0.5, 1.0], [0, 1], torch.qint8
+    )
+    assert [both[0].q_scale(), both[1].features.q_zero_point()] == [0.5, 1]
+
+
+def test_observers_see_sparse_tensors() -> None:
+    mapping = spconv.quantization.get_default_spconv_qconfig_mapping(True)
+    fake = mapping.global_qconfig.activation()
+    x = quantised().dequantize()
+    out = fake(x)
+    assert out.indices is x.indices
+    assert torch.equal(out.features, fake(x.features))
+    watch = spconv.quantization.get_default_spconv_trt_ptq_qconfig("", 0).activation()
+    watch(x)
+    assert (watch.min_val, watch.max_val) == (-1.0, 0.5)
+    kinds = spconv.quantization.get_spconv_prepare_custom_config([torch.nn.Tanh])
+    assert torch.nn.Tanh in kinds.non_traceable_module_classes
+
+
+def test_graphs_are_traced_over_sparse_tensors() -> None:
+    """As spconv's example folds norms and activations: trace, edit layers, run."""
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = spconv.SparseSequential(
+                spconv.SubMConv3d(2, 3, 3, indice_key="a"), torch.nn.ReLU()
+            )
+
+        def forward(self, features: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+            x = spconv.SparseConvTensor(features, indices, [4, 4, 4], 1)
+            return self.net(x).features
+
+    class Tracer(torch.fx.Tracer):
+        def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
+            return isinstance(m, (spconv.conv.SparseConvolution, torch.nn.ReLU))
+
+    net = Net().eval()
+    traced = torch.fx.GraphModule(net, Tracer().trace(net))
+    for node in traced.graph.nodes:
+        if node.op == "call_module" and node.target == "net.1":
+            net.net[0].act_type = tv.gemm.Activation.ReLU
+            node.replace_all_uses_with(node.args[0])
+            traced.graph.erase_node(node)
+    traced.recompile()
+    traced = spconv.quantization.remove_conv_add_dq(spconv.quantization.transform_qdq(traced))
+    indices = torch.tensor([[0, 1, 1, 1], [0, 2, 1, 1]]).int()
+    features = torch.randn(2, 2)
+    with torch.no_grad():
+        wanted = Net.forward(net, features, indices)
+        assert torch.equal(traced(features, indices), wanted)
+    assert not (wanted < 0).any()
+    assert net.net[0].act_type == "relu"
+
+
+def test_boxes() -> None:
+    square = np.array([[0, 0], [2, 0], [2, 2], [0, 2]], np.float32)
+    moves = np.array([[0, 0], [1, 0], [9, 9], [0.1, 0]], np.float32)
+    boxes = square + moves[:, None]
+    upright = np.ones((4, 4), np.float32)
+    overlap = utils.rbbox_iou(boxes, boxes[:, ::-1], upright, 0.0)  # either way round
+    assert overlap.dtype == np.float32
+    np.testing.assert_allclose(overlap[0], [1, 1 / 3, 0, 1.9 / 2.1], rtol=1e-6)
+    np.testing.assert_allclose(utils.rbbox_intersection(boxes, boxes, upright, 0.0)[0, 1], 2)
+    np.testing.assert_allclose(utils.rbbox_iou_loss(boxes, boxes[[0, 0, 0, 0]])[1], 1 / 3)
+    upright[0, 1] = 0
+    assert utils.rbbox_iou(boxes, boxes, upright, 0.0)[0, 1] == 0
+    order = np.array([3, 0, 1, 2])
+    assert utils.rotate_non_max_suppression_cpu(boxes, order, np.ones((4, 4)), 0.5) == [3, 1, 2]
+    assert utils.rotate_non_max_suppression_cpu(boxes, order, np.zeros((4, 4)), 0.5) == [3, 0, 1, 2]
+    flat = np.concatenate([boxes[:, 0], boxes[:, 2]], 1)
+    assert utils.non_max_suppression_cpu(flat, order, 0.5) == [3, 1, 2]
+    assert utils.non_max_suppression_cpu(flat, order, 1 / 3) == [3, 2]
+    assert utils.non_max_suppression_cpu(flat[:0], order[:0], 0.5) == []
+
+
+def test_torch_tensors_as_tensorview() -> None:
+    ten = torch.arange(6).float().reshape(2, 3)
+    view = spconv.cppcore.torch_tensor_to_tv(ten)
+    view.numpy_view()[0, 0] = 7
+    assert ten[0, 0] == 7
+    assert view.numpy()[1].tolist() == [3, 4, 5]
+    bits = spconv.cppcore.torch_tensor_to_tv(ten, tv.uint32, shape=[6])
+    assert bits[0] == 0x40E00000
+    every_other = spconv.cppcore.torch_tensor_to_tv(ten, shape=[3], stride=[2])
+    assert every_other.tolist() == [7, 2, 4]
+    first, second = spconv.cppcore.torch_tensors_to_tv(ten, ten.int())
+    assert (first.dtype, second.dtype) == (tv.float32, tv.int32)
+    with pytest.raises(ValueError, match="ten must be on the CPU, got meta"):
+        spconv.cppcore.torch_tensor_to_tv(ten.to("meta"))
+    memory = spconv.cppcore.TorchAllocator(torch.device("cpu"))
+    made = memory.full_int("a", [2, 2], 3, tv.int32, -1)
+    made.zero_()
+    assert not memory.allocated["a"].any()
+    assert memory.get_tensor_by_name("a").byte_pointer() == made.byte_pointer()
+    assert not memory.zeros("", [3], tv.float32, 0).any()
+    memory.free(made)
+    with pytest.raises(ValueError, match="ten must be one of this allocator's"):
+        memory.free(made)
+
+
+def test_names_that_modules_bring_along() -> None:
+    from sparse3d.compat.spconv.pytorch.conv import SparseModule, expand_nd
+    from sparse3d.compat.spconv.pytorch.functional import _indice_to_scalar, indice_conv
+    from sparse3d.compat.spconv.pytorch.pool import ops
+    from sparse3d.compat.spconv.pytorch.quantization import backend_cfg, core, fake_q, graph
+
+    assert expand_nd(3, 2) == [2, 2, 2]
+    assert issubclass(spconv.SparseConv3d, SparseModule)
+    assert ops is spconv.ops
+    assert indice_conv is Fsp.indice_conv
+    cells = torch.tensor([[1, 0, 2], [0, 3, 1]])
+    assert _indice_to_scalar(cells, [2, 4, 5]).tolist() == [22, 16]
+    for module in (backend_cfg, core, fake_q, graph):
+        for name in module.__all__:
+            assert getattr(module, name) is getattr(spconv.quantization, name)
+
+
+def test_timers_time_nothing() -> None:
+    x = quantised().dequantize()
+    timer = spconv.SubMConv3d(1, 2, 3)(x)._timer
+    with timer.namespace("a"), timer.record("b"):
+        assert timer.get_all_pair_time() == {}
+    assert timer.collect_by_name("b", {"a.b": 1.0, "a.c": 2.0}) == {"a.b": 1.0}
 
 
 def test_scenes_of_the_peers_own_tests() -> None:

@@ -14,7 +14,6 @@ import sparse3d.compat.torchsparse_1_4 as ts14
 from sparse3d import _registry
 from sparse3d.compat.torchsparse.utils.quantize import sparse_quantize
 
-ON_METAL = {"ts_conv_k3", "ts_conv_k2s2"}
 CONV = [n for n in reader.names("ts") if Vector(n).meta["op"] == "conv"]
 VERSIONS = {"2.1": ts21, "1.4": ts14}
 
@@ -48,8 +47,6 @@ def conv_of(peer: object, vector: Vector, **more: object) -> torch.nn.Module:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", CONV)
 def test_convolutions(name: str, version: str, backend: str) -> None:
-    if backend == "metal" and name not in ON_METAL:
-        pytest.skip("the Metal harness runs a subset")
     peer, vector = VERSIONS[version], Vector(name)
     coords = to_peer(peer, tensor(vector, "in_coords"), [1, 1, 1])
     ts21.tensor.set_allow_negative_coordinates(True)

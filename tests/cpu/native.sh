@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Sourced by the scripts beside it: builds the engine and driver.cpp with extra compiler flags.
-# The point kernels are left out (driver.cpp does not call them). AVX-512 and AMX compile to "not here"
+# Sourced by the scripts beside it: builds the engine and both drivers with extra compiler flags. AVX-512 and AMX compile to "not here"
 # unless ALL_SETS is set.
 
-# build NAME COMPILER FLAGS...: leaves build/native/NAME/driver.
+# build NAME COMPILER FLAGS...: leaves build/native/NAME/driver and driver_points.
 build() {
     export ALL_SETS=${ALL_SETS:-}
     local name=$1 compiler=$2
@@ -11,7 +10,7 @@ build() {
     local folder=build/native/$name
     mkdir -p "$folder"
     local sources
-    sources=$(ls sparse3d/cpu/csrc/*.cpp tests/cpu/driver.cpp | grep -v /point_)
+    sources=$(ls sparse3d/cpu/csrc/*.cpp tests/cpu/driver*.cpp)
     printf '%s\n' $sources | xargs -P "$(nproc)" -I{} bash -c '
         set -e
         source=$1 folder=$2 compiler=$3
@@ -24,7 +23,11 @@ build() {
                 *_amx.cpp) [[ -n ${ALL_SETS:-} ]] && flags=($avx2 $avx512 -mavx512bf16 -mamx-tile -mamx-bf16) ;;
             esac
         fi
+        [[ $source == *point* ]] && flags+=(-ffp-contract=off)
         exec "$compiler" -std=c++17 -Wall -Wextra "$@" "${flags[@]}" -c "$source" -o "$folder/$(basename "$source" .cpp).o"
     ' _ {} "$folder" "$compiler" "$@"
-    "$compiler" "$@" "$folder"/*.o -pthread -o "$folder/driver"
+    local program
+    for program in driver driver_points; do
+        "$compiler" "$@" $(ls "$folder"/*.o | grep -v /driver) "$folder/$program.o" -pthread -o "$folder/$program"
+    done
 }

@@ -283,7 +283,7 @@ def test_records_of_something_else_are_not_mixed_in(kitti: Path, tmp_path: Path)
         (["ROOT", "--predictions", "gone"], "gone: must be the folder above sequences, got none"),
         (
             ["ROOT", "--config", "minkunet18_w16", "--checkpoint", "DEMO"],
-            "must have shape [32, 3, 3, 3, 16]",
+            "must be of shape [32, 3, 3, 3, 16]",
         ),
         (["ROOT", "--checkpoint", "gone.pt"], "gone.pt: cannot be read"),
     ],

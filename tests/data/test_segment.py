@@ -146,14 +146,45 @@ def test_wrong_weights(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="must be a file of weights"):
         load_weights(path)
     torch.save([1, 2], path)
-    with pytest.raises(ValueError, match="must hold tensors by name, got list"):
+    with pytest.raises(ValueError, match="must be tensors by name, got list"):
         load_weights(path)
     torch.save({"state_dict": {"a": 3}}, path)
-    with pytest.raises(ValueError, match="got 'a' of another kind"):
+    with pytest.raises(ValueError, match="got 1 entries, none of them one"):
         load_weights(path)
     torch.save({"state_dict": {"a": torch.zeros(1)}}, path)
     with pytest.raises(ValueError, match=r"must fit the network of config 'demo'.*--config"):
         Segmenter.load(config, path, cpu)
+
+
+def as_torchsparse_stores(kernel: torch.Tensor) -> torch.Tensor:
+    """[out, kz, ky, kx, in] as [K, in, out] over (x, y, z): x fastest where K is odd, else z."""
+    if kernel[0, ..., 0].numel() % 2:
+        return kernel.permute(1, 2, 3, 4, 0).flatten(0, 2)
+    return kernel.permute(3, 2, 1, 4, 0).flatten(0, 2)
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_weights_of_other_libraries_give_the_same_labels(
+    demo: Segmenter, tmp_path: Path, prefix: str
+) -> None:
+    kernels = {
+        name: module.kernel().detach()
+        for name, module in demo.model.named_modules()
+        if hasattr(module, "kernel")
+    }
+    state = {}
+    for name, value in demo.model.state_dict().items():
+        layer = name.removesuffix(".weight")
+        if layer in kernels:
+            kernel = as_torchsparse_stores(kernels[layer])
+            state[f"{prefix}{layer}.kernel"] = kernel[0] if len(kernel) == 1 else kernel
+        else:
+            state[prefix + name] = value
+    torch.save({"model": state}, tmp_path / "theirs.pt")
+    theirs = Segmenter.load(demo.config, tmp_path / "theirs.pt", torch.device("cpu"))
+    assert any(not torch.equal(k, k.flip(1)) for k in kernels.values())
+    for name, value in demo.model.state_dict().items():
+        assert torch.equal(theirs.model.state_dict()[name], value), name
 
 
 def test_any_number_of_points(demo: Segmenter) -> None:

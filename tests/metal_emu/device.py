@@ -21,6 +21,9 @@ from .traffic import Bytes, Traffic
 
 THREADGROUP_MEMORY = 32768
 MAX_THREADS = 1024
+ORDER_SHOWS = frozenset({"sp_footprint_insert", "sp_table_insert"})
+"""Kernels whose output tells the order in which threads came: a slot of a hash table goes to the
+first that asks."""
 _GUARD = 4096
 _FILL = 0xA5
 _CASTS = {
@@ -35,9 +38,11 @@ _CASTS = {
 @dataclass
 class Options:
     """How a launch is run. `seed` moves on with every launch, so that no two schedules are
-    alike."""
+    alike; `schedules` says under how many a launch of one group's size at most runs, from the same
+    memory. All must leave the same bytes, but those of the kernels in `ORDER_SHOWS`."""
 
     seed: int = 0
+    schedules: int = 1
     lenient: bool = False
     spurious: bool = True
     interleave: bool = True
@@ -62,6 +67,14 @@ class _Argument:
     def intact(self) -> bool:
         before, after = self.memory[: self.offset], self.memory[self.offset + self.size :]
         return self.source is None or bool((before == _FILL).all() and (after == _FILL).all())
+
+    def restore(self, before: np.ndarray) -> None:
+        self.memory[:] = before
+
+    def written(self) -> bytes:
+        if self.source is None or self.parameter.read_only:
+            return b""
+        return self.memory[self.offset : self.offset + self.size].tobytes()
 
     def copy_back(self) -> None:
         if self.source is not None and not self.parameter.read_only:
@@ -175,16 +188,37 @@ class Kernel:
         if threads is None:
             threads = next(a.source.numel() for a in held if a.source is not None)
         _refuse_aliases(name, held)
-        faults = self._library.launch(name, held, *_sizes(threads, group_size))
+        faults = self._run(held, *_sizes(threads, group_size))
         for argument in held:
-            if not argument.intact():
-                faults += f"guard bytes of {argument.parameter.name} were overwritten\n"
             argument.copy_back()
         if self._library.check:
             self.traffic = self._library.read_traffic(name, held)
             self._library.log.append(self.traffic)
         if faults:
             raise MetalError(f"{name}: faults\n{faults}")
+
+    def _run(self, held: list[_Argument], grid: list[int], group: list[int]) -> str:
+        """Runs the dispatch under every schedule asked for; the text of all faults."""
+        name, schedules = self._source.name, self._library.options.schedules
+        if np.prod(grid) > MAX_THREADS:
+            schedules = 1
+        before = [a.memory.copy() for a in held] if schedules > 1 else []
+        faults, first = "", None
+        for count in range(schedules):
+            for argument, memory in zip(held, before, strict=False):
+                argument.restore(memory)
+            faults += self._library.launch(name, held, grid, group)
+            for argument in held:
+                if not argument.intact():
+                    faults += f"guard bytes of {argument.parameter.name} were overwritten\n"
+            if schedules == 1 or name in ORDER_SHOWS:
+                continue
+            left = [argument.written() for argument in held]
+            for argument, one, other in zip(held, first or left, left, strict=True):
+                if one != other:
+                    faults += f"{argument.parameter.name} differs under schedule {count + 1}\n"
+            first = left
+        return faults
 
 
 @dataclass

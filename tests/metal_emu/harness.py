@@ -87,11 +87,11 @@ def uninstalled() -> Iterator[None]:
 _process: list[Session] = []
 
 
-def enable(front: str | None = None, seed: int = 0) -> Session:
+def enable(front: str | None = None, seed: int = 0, schedules: int = 1) -> Session:
     """Installs the emulator for the rest of the process, once; the strict front end if it is
     here."""
     if not _process:
-        session = Session(front or fronts()[0], True, Options(seed=seed))
+        session = Session(front or fronts()[0], True, Options(seed=seed, schedules=schedules))
         shader = _seam()
         shader.install("cpu", shader.MetalLauncher(session.compile, "cpu"))
         _forget()

@@ -41,6 +41,29 @@ def test_missing_barrier_shows_without_checks_too(front):
 
 
 @both
+def test_results_that_tell_the_order_of_threads_show_under_several_schedules(front):
+    text = HEAD + (
+        "kernel void tickets(device atomic_uint* next [[buffer(0)]],\n"
+        "                    device uint* out [[buffer(1)]],\n"
+        "                    uint i [[thread_position_in_grid]]) {\n"
+        "    out[i] = atomic_fetch_add_explicit(&next[0], 1u, memory_order_relaxed);\n"
+        "}\n"
+    )
+    for threads in (512, 2048):  # more than a group runs once: no time for more
+        tensors = torch.zeros(1, dtype=torch.int32), torch.zeros(threads, dtype=torch.int32)
+        compile_shader(text, front=front).tickets(*tensors, threads=threads, group_size=128)
+        assert tensors[0].item() == threads
+        tensors[0].zero_()
+        kernel = compile_shader(text, front=front, schedules=3).tickets
+        if threads == 2048:
+            kernel(*tensors, threads=threads, group_size=128)
+            continue
+        with pytest.raises(MetalError, match="out differs under schedule 2"):
+            kernel(*tensors, threads=threads, group_size=128)
+        assert tensors[0].item() == threads  # each schedule starts from the same memory
+
+
+@both
 def test_return_before_a_barrier(front):
     with pytest.raises(MetalError, match="barrier-divergence"):
         bad("divergent", front).early_exit(torch.ones(64), 50, threads=64, group_size=64)

@@ -339,6 +339,18 @@ def test_a_residual_is_added_before_the_last_activation(ending: str, mode: str) 
     assert got.features.requires_grad == (mode in ("train", "grad"))
 
 
+def test_a_watched_activation_still_takes_the_residual_before_it() -> None:
+    net = spnn.SparseSequential(spnn.SubMConv3d(4, 4, 3), spnn.SparseReLU()).eval()
+    x = scene(rows=150)
+    side = x.replace_feature(torch.randn(len(x.features), 4))
+    with torch.no_grad():
+        plain, seen = net(x, add_input=side), []
+        net[1].register_forward_hook(lambda module, args, out: seen.append(out))
+        watched = net(x, add_input=side)
+    assert torch.equal(watched.features, seen[0].features)
+    torch.testing.assert_close(watched.features, plain.features)
+
+
 def test_a_norm_edited_between_two_calls_counts() -> None:
     model, x = trained(), scene()
     with torch.no_grad():

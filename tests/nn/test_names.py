@@ -103,4 +103,4 @@ def test_listed_names_are_exported() -> None:
 
 def test_int8_refuses() -> None:
     with pytest.raises(NotImplementedError, match="int8 quantisation is not implemented"):
-        spnn.quantization.get_default_spconv_trt_ptq_qconfig()
+        spnn.quantization.get_spconv_backend_config()

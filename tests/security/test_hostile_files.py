@@ -46,7 +46,7 @@ def test_the_trap_works(trapped, mark):
 
 
 def test_a_checkpoint_runs_nothing(trapped, mark):
-    with pytest.raises(ValueError, match="tensors only.*save the state_dict alone"):
+    with pytest.raises(ValueError, match="that holds tensors only"):
         checkpoint.read(trapped)
     assert not mark.exists()
 

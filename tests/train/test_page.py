@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import shlex
 import subprocess
@@ -54,6 +56,12 @@ def test_commands_run_and_the_first_learns(place: Path) -> None:
         assert name == "tensorboard/" or (run / name).exists(), name
     made = {path.relative_to(place / "out").as_posix() for path in (place / "out").rglob("*")}
     assert {"street/demo.png", "eval/results.json", "eval/confusion.png", "submission.zip"} <= made
+
+    code, printed = re.findall(r"^```(?:python|text)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, "train.md", "exec"), {"__name__": "train.md"})
+    assert out.getvalue() == printed
 
 
 @pytest.mark.nightly

@@ -195,7 +195,7 @@ def test_it_starts_from_weights_that_fit(whole: Path, tmp_path: Path) -> None:
     wide = write(tmp_path, SMALL.replace("widths: [4, 4,", "widths: [8, 8,"), "b.yaml")
     result = call(wide, "--out", tmp_path / "b", "--start", whole / "model.pt")
     assert result.exit_code == 2
-    assert "must have shape [8, 3, 3, 3, 4], got shape [4, 3, 3, 3, 4]" in result.stderr
+    assert "must be of shape [8, 3, 3, 3, 4], got [4, 3, 3, 3, 4]" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

@@ -18,12 +18,45 @@ SPCONV_BWD_SPLITK = [1, 2, 4, 8, 16, 32, 64]
 SPCONV_CPP_GEMM = True
 SPCONV_CPP_INDICE_PAIRS = True
 SPCONV_CPP_INDICE_PAIRS_IGEMM = False
+SPCONV_DEBUG_CPP_ONLY = False
+SPCONV_DEBUG_NVRTC_KERNELS = False
 SPCONV_DEBUG_SAVE_PATH = ""
 SPCONV_DEBUG_WEIGHT = False
+SPCONV_DIRECT_TABLE_HASH_SIZE_SCALE = 1.1
 SPCONV_DO_SORT = True
 SPCONV_FX_TRACE_MODE = False
 SPCONV_INT8_DEBUG = False
+SPCONV_NVRTC_MODE = ""
 SPCONV_USE_DIRECT_TABLE = True
+
+
+class AllocKeys:
+    """Names under which spconv's C++ half asks its allocator for tensors."""
+
+    DFilters = "DFilters"
+    DIn = "DIn"
+    Features = "Features"
+    Filters = "Filters"
+    HashKOrKV = "HashKOrKV"
+    HashV = "HashV"
+    IndiceNumPerLoc = "IndiceNumPerLoc"
+    IndicePairsUniq = "IndicePairsUniq"
+    IndicePairsUniqBackup = "IndicePairsUniqBackup"
+    InpBuffer = "InpBuffer"
+    MaskArgSort = "MaskArgSort"
+    MaskArgSortBwd = "MaskArgSortBwd"
+    MaskOutputFwd = "MaskOutputFwd"
+    OutBp = "OutBp"
+    OutBuffer = "OutBuffer"
+    OutFeatures = "OutFeatures"
+    OutIndices = "OutIndices"
+    PairBwd = "PairBwd"
+    PairFwd = "PairFwd"
+    PairMask = "PairMask"
+    PairMaskBwd = "PairMaskBwd"
+    ThrustTemp = "ThrustTemp"
+    TightUniqueCount = "TightUniqueCount"
+
 
 __all__ = [
     "ALL_WEIGHT_IS_KRSC",
@@ -39,10 +72,15 @@ __all__ = [
     "SPCONV_CPP_GEMM",
     "SPCONV_CPP_INDICE_PAIRS",
     "SPCONV_CPP_INDICE_PAIRS_IGEMM",
+    "SPCONV_DEBUG_CPP_ONLY",
+    "SPCONV_DEBUG_NVRTC_KERNELS",
     "SPCONV_DEBUG_SAVE_PATH",
     "SPCONV_DEBUG_WEIGHT",
+    "SPCONV_DIRECT_TABLE_HASH_SIZE_SCALE",
     "SPCONV_DO_SORT",
     "SPCONV_FX_TRACE_MODE",
     "SPCONV_INT8_DEBUG",
+    "SPCONV_NVRTC_MODE",
     "SPCONV_USE_DIRECT_TABLE",
+    "AllocKeys",
 ]

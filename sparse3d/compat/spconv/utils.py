@@ -1,10 +1,10 @@
-"""`spconv.utils`: voxel generators of 1.x and 2.x on numpy arrays."""
+"""`spconv.utils`: voxel generators of 1.x and 2.x and box overlaps, on numpy arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import torch
 from ... import _check
 from ...nn.utils import PointToVoxel
 from ...ops.voxelize import grid_shape
+from ...pointops.boxes import intersection_area, quadrilateral_area
 from ..cumm.tensorview import Tensor, from_numpy
 
 __all__ = [
@@ -193,20 +194,82 @@ class VoxelGenerator(VoxelGeneratorV2):
         return made["voxels"], made["coordinates"], made["num_points_per_voxel"]
 
 
-class _Refusal:
-    def __init__(self, name: str) -> None:
-        self.__name__ = name
-        self.__doc__ = "Not here: box operators are no part of sparse3d."
-
-    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise NotImplementedError(
-            f"{self.__name__} must be left out with sparse3d, got a call; box operators are not "
-            "implemented (spconv's own wheels refuse the rotated ones too)"
-        )
+def _pairwise(
+    box_corners: Array, qbox_corners: Array, standup_iou: Array, standup_thresh: float, union: bool
+) -> Array:
+    overlap = np.zeros((len(box_corners), len(qbox_corners)), box_corners.dtype)
+    rows, columns = np.nonzero(np.asarray(standup_iou) > standup_thresh)
+    overlap[rows, columns] = _overlaps(box_corners[rows], qbox_corners[columns], union)
+    return overlap
 
 
-rbbox_iou = _Refusal("rbbox_iou")
-rbbox_intersection = _Refusal("rbbox_intersection")
-rbbox_iou_loss = _Refusal("rbbox_iou_loss")
-non_max_suppression_cpu = _Refusal("non_max_suppression_cpu")
-rotate_non_max_suppression_cpu = _Refusal("rotate_non_max_suppression_cpu")
+def _overlaps(boxes: Array, others: Array, union: bool) -> Array:
+    """Shared areas of pairs of boxes, over the areas of their unions if asked for."""
+    a, b = (torch.from_numpy(np.ascontiguousarray(x, np.float64)) for x in (boxes, others))
+    shared = intersection_area(a, b)
+    if union:
+        total = quadrilateral_area(a).abs() + quadrilateral_area(b).abs() - shared
+        shared = torch.where(total > 0, shared / total, 0)
+    return shared.numpy()
+
+
+def rbbox_iou(
+    box_corners: Array, qbox_corners: Array, standup_iou: Array, standup_thresh: float
+) -> Array:
+    """Overlap over union of rotated boxes [N, 4, 2] and [K, 4, 2], seen from above: [N, K].
+
+    Only pairs whose upright boxes overlap by more than `standup_thresh` ([N, K]) are computed;
+    others are 0.
+    """
+    return _pairwise(box_corners, qbox_corners, standup_iou, standup_thresh, True)
+
+
+def rbbox_intersection(
+    box_corners: Array, qbox_corners: Array, standup_iou: Array, standup_thresh: float
+) -> Array:
+    """Shared area of rotated boxes; as `rbbox_iou` otherwise."""
+    return _pairwise(box_corners, qbox_corners, standup_iou, standup_thresh, False)
+
+
+def rbbox_iou_loss(box_corners: Array, qbox_corners: Array) -> Array:
+    """Overlap over union of box n with box n: [N]."""
+    return _overlaps(box_corners, qbox_corners, True).astype(box_corners.dtype)
+
+
+def non_max_suppression_cpu(
+    boxes: Array, order: Array, thresh: float, eps: float = 0.0
+) -> list[int]:
+    """Boxes (x1, y1, x2, y2) that no box before them in `order` overlaps by `thresh` or more."""
+    low, high = boxes[:, :2], boxes[:, 2:4]
+    areas = (high - low + eps).prod(1)
+
+    def overlap(one: int, rest: Array) -> Array:
+        sides = np.minimum(high[one], high[rest]) - np.maximum(low[one], low[rest]) + eps
+        shared = sides.clip(0).prod(1)
+        return np.where(shared > 0, shared / (areas[one] + areas[rest] - shared), -1.0)
+
+    return _suppress(order, thresh, overlap)
+
+
+def rotate_non_max_suppression_cpu(
+    boxes: Array, order: Array, standup_iou: Array, thresh: float
+) -> list[int]:
+    """The same for rotated boxes [N, 4, 2]; pairs whose `standup_iou` is 0 are left alone."""
+
+    def overlap(one: int, rest: Array) -> Array:
+        near = standup_iou[one, rest] > 0
+        found = np.full(len(rest), -1.0)
+        shared = _overlaps(np.repeat(boxes[one : one + 1], near.sum(), 0), boxes[rest[near]], True)
+        found[near] = np.where(shared > 0, shared, -1.0)
+        return found
+
+    return _suppress(order, thresh, overlap)
+
+
+def _suppress(order: Array, thresh: float, overlap: Callable[[int, Array], Array]) -> list[int]:
+    kept, rest = [], np.asarray(order).astype(np.int64)
+    while len(rest):
+        one, rest = int(rest[0]), rest[1:]
+        kept.append(one)
+        rest = rest[overlap(one, rest) < thresh]
+    return kept

@@ -41,10 +41,27 @@ int32_t probe_moved(const Table<W>& table, uint32_t hash, const int64_t* base,
   return table.probe(hash, key);
 }
 
-// Searches taps [0, taps.size()) for rows [i, i + m); base holds m rows of W coordinates.
+// Searches taps [0, taps.size()) for rows [i, i + m); base holds m rows of W coordinates. What
+// passes the filter waits until there is a batch, whose reads of a large table then overlap.
 template <int W, class Found>
 void search_rows(const Kernels& kernels, const Table<W>& table, const std::vector<Tap>& taps,
                  const int64_t* base, int m, const Found& found) {
+  struct Candidate {
+    uint32_t tap, row, hash;
+  };
+  constexpr int kBatch = 48;
+  Candidate batch[kBatch + kStep];
+  int waiting = 0;
+  const auto probe_all = [&] {
+    for (int i = 0; i < waiting; ++i) table.fetch_row(batch[i].hash);
+    for (int i = 0; i < waiting; ++i) {
+      const Candidate& c = batch[i];
+      const int32_t row =
+          probe_moved<W>(table, c.hash, base + int64_t(c.row) * W, taps[c.tap].offset);
+      if (row >= 0) found(static_cast<int64_t>(c.tap), static_cast<int>(c.row), row);
+    }
+    waiting = 0;
+  };
   uint32_t linear[kStep] = {}, hashes[kStep];
   for (int r = 0; r < m; ++r) linear[r] = linear_hash<W>(base + r * W);
   for (size_t t = 0; t < taps.size(); ++t) {
@@ -52,11 +69,13 @@ void search_rows(const Kernels& kernels, const Table<W>& table, const std::vecto
         kernels.maybe16(linear, taps[t].hash, table.filter(), table.filter_bits(), hashes);
     live &= (1u << m) - 1;
     for (; live; live &= live - 1) {
-      const int r = __builtin_ctz(live);
-      const int32_t row = probe_moved<W>(table, hashes[r], base + r * W, taps[t].offset);
-      if (row >= 0) found(static_cast<int64_t>(t), r, row);
+      const auto r = static_cast<uint32_t>(__builtin_ctz(live));
+      table.fetch_slot(hashes[r]);
+      batch[waiting++] = {static_cast<uint32_t>(t), r, hashes[r]};
     }
+    if (waiting >= kBatch) probe_all();
   }
+  probe_all();
 }
 
 template <int W>

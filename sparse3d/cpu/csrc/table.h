@@ -71,8 +71,10 @@ class Table {
     });
     parallel_for(threads, chunk_count(n_), [&](int64_t c) {
       bool again = false;
-      for (int64_t i = c * kChunk, e = std::min(n_, i + kChunk); i < e; ++i)
+      for (int64_t i = c * kChunk, e = std::min(n_, i + kChunk); i < e; ++i) {
+        if (i + kAhead < e) fetch(mix_hash(linear_hash<W>(row(i + kAhead))));
         again |= insert(static_cast<uint32_t>(i));
+      }
       if (again)
         as_atomic(reinterpret_cast<uint32_t*>(header_)).store(1, std::memory_order_relaxed);
     });
@@ -88,6 +90,12 @@ class Table {
     const uint32_t f = hash >> (32 - filter_bits_);
     return filter_[f >> 5] >> (f & 31) & 1;
   }
+  // Ask for the memory that a probe will read: its slot, then the row that the slot names.
+  void fetch_slot(uint32_t hash) const { __builtin_prefetch(slots_ + (hash >> (32 - bits_))); }
+  void fetch_row(uint32_t hash) const {
+    const uint32_t v = slots_[hash >> (32 - bits_)];
+    if (v != kEmpty) __builtin_prefetch(row(v));
+  }
   // The lowest row that holds key, or -1. hash is mix_hash(linear_hash(key)).
   int32_t probe(uint32_t hash, const int32_t* key) const {
     for (uint32_t s = hash >> (32 - bits_);; s = (s + 1) & mask_) {
@@ -102,6 +110,13 @@ class Table {
   }
 
  private:
+  static constexpr int64_t kAhead = 16;  // rows
+
+  void fetch(uint32_t hash) const {
+    __builtin_prefetch(slots_ + (hash >> (32 - bits_)), 1);
+    __builtin_prefetch(filter_ + (hash >> (32 - filter_bits_) >> 5), 1);
+  }
+
   static std::atomic<uint32_t>& as_atomic(uint32_t* p) {
     static_assert(sizeof(std::atomic<uint32_t>) == 4, "slots are plain words between builds");
     return *reinterpret_cast<std::atomic<uint32_t>*>(p);

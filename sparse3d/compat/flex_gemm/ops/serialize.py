@@ -1,27 +1,54 @@
-"""`flex_gemm.ops.serialize`: refused. Its codes' bit order is the compiled extension's own."""
+"""`flex_gemm.ops.serialize`: sites as numbers along a curve, the batch id in the highest bits."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Sequence
+
+import torch
+
+from .... import _check
+from ....pointops.curves import hilbert_cells, hilbert_codes, z_order_cells, z_order_codes
 
 __all__ = ["decode_seq", "encode_seq"]
 
+CODES = {"z_order": z_order_codes, "hilbert": hilbert_codes}
+CELLS = {"z_order": z_order_cells, "hilbert": hilbert_cells}
 
-def encode_seq(coords: Any = None, shape: Any = None, mode: str = "z_order") -> NoReturn:
-    """Not here.
+
+def encode_seq(coords: torch.Tensor, shape: Sequence[int], mode: str = "z_order") -> torch.Tensor:
+    """Codes of sites (batch, x, y, z) int32 [N, 4] in a grid (N, C, W, H, D).
+
+    Args:
+        coords: the sites.
+        shape: of the grid; its longest axis says how many bits an axis takes.
+        mode: "z_order" or "hilbert".
+
+    Returns:
+        int32 [N] if all bits fit, else int64.
 
     Raises:
-        NotImplementedError: always.
+        ValueError: if the bits pass 64, or a site lies outside.
     """
-    raise NotImplementedError(
-        "encode_seq must be left out with sparse3d, got a call; sort coordinates by sparse3d's own"
-    )
+    _check.coordinates("coords", coords)
+    bits = _bits(shape, mode)
+    total = int(shape[0]).bit_length() + 3 * bits
+    if total > 64:
+        _check.fail("shape", "of 64 bits at most", f"{tuple(shape)} ({total} bits)")
+    codes = CODES[mode](coords[:, 1:], bits) | coords[:, 0].long() << 3 * bits
+    return codes.int() if total <= 32 else codes
 
 
-def decode_seq(code: Any = None, shape: Any = None, mode: str = "z_order") -> NoReturn:
-    """Not here.
+def decode_seq(code: torch.Tensor, shape: Sequence[int], mode: str = "z_order") -> torch.Tensor:
+    """Sites int32 [N, 4] of codes [N]; arguments as of `encode_seq`."""
+    bits = _bits(shape, mode)
+    wide = code.long() & 0xFFFFFFFF if code.dtype == torch.int32 else code
+    batch = (wide >> 3 * bits).int()
+    return torch.cat([batch[:, None], CELLS[mode](wide, bits)], 1)
 
-    Raises:
-        NotImplementedError: always.
-    """
-    raise NotImplementedError("decode_seq must be left out with sparse3d, got a call")
+
+def _bits(shape: Sequence[int], mode: str) -> int:
+    if mode not in CODES:
+        _check.fail("mode", f"one of {list(CODES)}", repr(mode))
+    if len(shape) != 5:
+        _check.fail("shape", "(N, C, W, H, D)", tuple(shape))
+    return max(int(size) for size in shape[2:]).bit_length()

@@ -21,7 +21,9 @@ __all__ = [
     "Algorithm",
     "Backend",
     "NeighborCache",
+    "SparseConv3dFunction",
     "SparseConv3dNeighborCache",
+    "SubMConv3dFunction",
     "SubMConv3dNeighborCache",
     "set_algorithm",
     "set_backend",
@@ -97,10 +99,15 @@ class NeighborCache:
         return geometry == self.geometry and same and self.sites.is_unchanged()
 
     def __getitem__(self, name: str) -> Any:
-        """`neighbor_map`: int32 [M, K], -1 for none."""
+        """`neighbor_map`: int64 [M, K], 0xffffffff for none."""
         if name == "neighbor_map":
-            return self.pairs.neighbours()
+            return self.pairs.neighbours().long() & 0xFFFFFFFF
         raise KeyError(name)
+
+    @property
+    def out_coords(self) -> torch.Tensor:
+        """The layer's sites, int32 [M, 4]."""
+        return self.pairs.out_indices
 
 
 SubMConv3dNeighborCache = NeighborCache
@@ -130,6 +137,35 @@ def _kernel(weight: torch.Tensor) -> Triple:
     return int(weight.shape[1]), int(weight.shape[2]), int(weight.shape[3])
 
 
+def _submanifold(size: Triple, dilation: Any) -> Geometry:
+    spread = _triple("dilation", dilation)
+    return Geometry(size, (1, 1, 1), submanifold_padding(size, spread), spread)
+
+
+def _submanifold_cache(sites: Coordinates, geometry: Geometry) -> NeighborCache:
+    pairs = sites.submanifold(geometry.kernel_size, geometry.dilation)
+    return NeighborCache(pairs, sites, geometry)
+
+
+def _strided(size: Triple, stride: Any, padding: Any, dilation: Any) -> Geometry:
+    steps, shifts = _triple("stride", stride), _triple("padding", padding)
+    return Geometry(size, steps, shifts, _triple("dilation", dilation))
+
+
+def _strided_cache(
+    sites: Coordinates, geometry: Geometry, out_coords: torch.Tensor | None
+) -> NeighborCache:
+    """Onto given sites, or onto every site in the grid that an input reaches."""
+    if out_coords is not None:
+        pairs = sites.given(Coordinates(out_coords, None, sites.batch_size), geometry)
+    else:
+        assert sites.spatial_shape is not None
+        grid = output_shape(sites.spatial_shape, geometry)
+        _check.grid("sparse_conv3d", grid, sites.spatial_shape)
+        pairs, _ = sites.footprint(geometry, grid)
+    return NeighborCache(pairs, sites, geometry)
+
+
 def sparse_submanifold_conv3d(
     feats: torch.Tensor,
     coords: torch.Tensor,
@@ -156,14 +192,9 @@ def sparse_submanifold_conv3d(
     Raises:
         ValueError: if the cache is of another geometry or other sites.
     """
-    sites, size, spread = (
-        check_sites(feats, coords, shape),
-        _kernel(weight),
-        _triple("dilation", dilation),
-    )
-    geometry = Geometry(size, (1, 1, 1), submanifold_padding(size, spread), spread)
+    sites, geometry = check_sites(feats, coords, shape), _submanifold(_kernel(weight), dilation)
     if neighbor_cache is None:
-        neighbor_cache = NeighborCache(sites.submanifold(size, spread), sites, geometry)
+        neighbor_cache = _submanifold_cache(sites, geometry)
     elif not neighbor_cache.fits(sites, geometry):
         wanted = f"of {geometry} on these {len(sites)} sites"
         got = f"one of {neighbor_cache.geometry} on {len(neighbor_cache.sites)} sites"
@@ -201,17 +232,87 @@ def sparse_conv3d(
         [M, C_out], the sites int32 [M, 4], and the cache.
     """
     sites = check_sites(feats, coords, shape)
-    steps, shifts = _triple("stride", stride), _triple("padding", padding)
-    geometry = Geometry(_kernel(weight), steps, shifts, _triple("dilation", dilation))
+    geometry = _strided(_kernel(weight), stride, padding, dilation)
     if neighbor_cache is None or not neighbor_cache.fits(sites, geometry):
-        if out_coords is not None:
-            target = Coordinates(out_coords, None, sites.batch_size)
-            pairs = sites.given(target, geometry)
-        else:
-            assert sites.spatial_shape is not None
-            grid = output_shape(sites.spatial_shape, geometry)
-            _check.grid("sparse_conv3d", grid, sites.spatial_shape)
-            pairs, _ = sites.footprint(geometry, grid)
-        neighbor_cache = NeighborCache(pairs, sites, geometry)
+        neighbor_cache = _strided_cache(sites, geometry, out_coords)
     pairs = neighbor_cache.pairs
     return conv(feats, weight, pairs, bias), pairs.out_indices, neighbor_cache
+
+
+def _gradients(
+    grad_output: torch.Tensor,
+    feats: torch.Tensor,
+    neighbor_cache: NeighborCache,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+) -> tuple[torch.Tensor | None, ...]:
+    """Of features, weight and bias; None for those that need none."""
+    given = (feats, weight, bias)
+    with torch.enable_grad():
+        mine = [
+            None if value is None else value.detach().requires_grad_(value.requires_grad)
+            for value in given
+        ]
+        out = conv(mine[0], mine[1], neighbor_cache.pairs, mine[2])  # type: ignore[arg-type]
+    wanted = [value for value in mine if value is not None and value.requires_grad]
+    found = iter(torch.autograd.grad(out, wanted, grad_output))
+    return tuple(
+        next(found) if value is not None and value.requires_grad else None for value in mine
+    )
+
+
+def _forward(
+    feats: torch.Tensor,
+    neighbor_cache: NeighborCache,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+) -> torch.Tensor:
+    return conv(feats, weight, neighbor_cache.pairs, bias)
+
+
+class SubMConv3dFunction:
+    """The parts of `sparse_submanifold_conv3d`, as FlexGEMM's own tests call them."""
+
+    apply = staticmethod(sparse_submanifold_conv3d)
+    _sparse_submanifold_conv_forward = staticmethod(_forward)
+    _sparse_submanifold_conv_backward = staticmethod(_gradients)
+
+    @staticmethod
+    def _compute_neighbor_cache(
+        coords: torch.Tensor,
+        shape: tuple[int, ...],
+        kernel_size: Triple,
+        dilation: Any,
+        needs_grad: bool = True,
+    ) -> NeighborCache:
+        sites = check_sites(coords.new_zeros((len(coords), 1)).float(), coords, shape)
+        return _submanifold_cache(sites, _submanifold(kernel_size, dilation))
+
+
+class SparseConv3dFunction:
+    """The parts of `sparse_conv3d`, as FlexGEMM's own tests call them."""
+
+    apply = staticmethod(sparse_conv3d)
+    _sparse_conv_forward = staticmethod(_forward)
+    _sparse_conv_backward = staticmethod(_gradients)
+
+    @staticmethod
+    def _compute_neighbor_cache(coords: torch.Tensor, *rest: Any) -> NeighborCache:
+        """Of (coords, shape, kernel_size, stride, padding, dilation, needs_grad); later versions
+        have the output's sites before `shape`."""
+        given = rest[0] if isinstance(rest[0], torch.Tensor) else None
+        shape, size, stride, padding, dilation = rest[given is not None :][:5]
+        sites = check_sites(coords.new_zeros((len(coords), 1)).float(), coords, shape)
+        return _strided_cache(sites, _strided(size, stride, padding, dilation), given)
+
+    @staticmethod
+    def _get_output_coords(
+        coords: torch.Tensor,
+        shape: tuple[int, ...],
+        kernel_size: Triple,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+    ) -> torch.Tensor:
+        rest = (shape, kernel_size, stride, padding, dilation)
+        return SparseConv3dFunction._compute_neighbor_cache(coords, *rest).out_coords

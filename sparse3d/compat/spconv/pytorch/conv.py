@@ -5,15 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from ....nn import conv as _conv
+from ....nn._convolution import activation_name
 from ....nn.conv import FILTER_HWIO
+from . import functional as Fsp
+from . import ops
+from .core import ConvAlgo, ImplicitGemmIndiceData, IndiceData, SparseConvTensor, expand_nd
+from .modules import SparseModule
 
 __all__ = [
     "DEFAULT_SPARSE_CONV_TYPES",
     "FILTER_HWIO",
+    "ConvAlgo",
+    "Fsp",
+    "ImplicitGemmIndiceData",
+    "IndiceData",
     "SparseConv1d",
     "SparseConv2d",
     "SparseConv3d",
     "SparseConv4d",
+    "SparseConvTensor",
     "SparseConvTranspose1d",
     "SparseConvTranspose2d",
     "SparseConvTranspose3d",
@@ -24,10 +34,13 @@ __all__ = [
     "SparseInverseConv2d",
     "SparseInverseConv3d",
     "SparseInverseConv4d",
+    "SparseModule",
     "SubMConv1d",
     "SubMConv2d",
     "SubMConv3d",
     "SubMConv4d",
+    "expand_nd",
+    "ops",
 ]
 
 
@@ -35,6 +48,15 @@ class SparseConvolution(_conv.SparseConvolution):
     """Every sparse convolution; a stride on a submanifold layer is ignored, as in spconv."""
 
     trusts_edited_sites = True
+
+    @property
+    def act_type(self) -> str:
+        """The activation by our name; spconv's enum may be assigned."""
+        return self._act_type
+
+    @act_type.setter
+    def act_type(self, value: object) -> None:
+        self._act_type = activation_name(value)
 
     def _check_options(self) -> None:
         if self.subm:

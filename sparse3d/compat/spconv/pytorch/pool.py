@@ -14,9 +14,17 @@ from ....nn.pool import (
     SparseGlobalMaxOrAvgPool,
     SparseGlobalMaxPool,
 )
+from . import functional as Fsp
+from . import ops
+from .core import ConvAlgo, ImplicitGemmIndiceData, IndiceData, expand_nd
+from .modules import SparseModule
 
 __all__ = [
     "ALL_POOL_LAYERS",
+    "ConvAlgo",
+    "Fsp",
+    "ImplicitGemmIndiceData",
+    "IndiceData",
     "SparseAvgPool",
     "SparseAvgPool1d",
     "SparseAvgPool2d",
@@ -29,6 +37,9 @@ __all__ = [
     "SparseMaxPool2d",
     "SparseMaxPool3d",
     "SparseMaxPool4d",
+    "SparseModule",
+    "expand_nd",
+    "ops",
 ]
 
 

@@ -1,3 +1,0 @@
-"""`spconv.pytorch.quantization`."""
-
-from ....nn.quantization import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""`spconv.pytorch.quantization`."""
+
+from .....nn.quantization import *  # noqa: F403

@@ -1,0 +1,104 @@
+"""Triton kernels that make a plan: pairs into a table, rows in order of their taps, tiles of them.
+
+A *slot* is a place in a row of the table. Slot s belongs to tap s % K; there are K slots unless two
+pairs of a tap meet in one output row.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit(do_not_specialize=["pairs", "taps", "slots"])
+def enter_pairs(src, dst, bounds, table, pairs, taps, slots, BLOCK: tl.constexpr):
+    """table[dst, tap] = src for every pair; the table is filled with -1 before."""
+    pair = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = pair < pairs
+    tap = tl.zeros([BLOCK], tl.int32)
+    for t in range(1, taps):
+        tap += (tl.load(bounds + t) <= pair).to(tl.int32)
+    row = tl.load(dst + pair, mask=inside, other=0).to(tl.int64)
+    tl.store(table + row * slots + tap, tl.load(src + pair, mask=inside, other=0), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows", "taps", "blocks"])
+def count_pairs(table, counts, rows, taps, blocks, BLOCK: tl.constexpr, TAPS: tl.constexpr):
+    """counts[tap, block]: entries of a table [rows, taps] that are not -1, by blocks of rows."""
+    block = tl.program_id(0)
+    row = block * BLOCK + tl.arange(0, BLOCK)
+    tap = tl.arange(0, TAPS)
+    inside = (row < rows)[:, None] & (tap < taps)[None, :]
+    at = row.to(tl.int64)[:, None] * taps + tap[None, :]
+    there = (tl.load(table + at, mask=inside, other=-1) >= 0).to(tl.int32)
+    tl.store(counts + tap * blocks + block, tl.sum(there, 0), mask=tap < taps)
+
+
+@triton.jit(do_not_specialize=["rows", "taps", "blocks"])
+def list_pairs(table, ends, src, dst, rows, taps, blocks, BLOCK: tl.constexpr, TAPS: tl.constexpr):
+    """The entries tap by tap, rows ascending; `ends` are the inclusive sums of the counts."""
+    block = tl.program_id(0)
+    row = block * BLOCK + tl.arange(0, BLOCK)
+    tap = tl.arange(0, TAPS)
+    inside = (row < rows)[:, None] & (tap < taps)[None, :]
+    at = row.to(tl.int64)[:, None] * taps + tap[None, :]
+    source = tl.load(table + at, mask=inside, other=-1)
+    there = (source >= 0).to(tl.int32)
+    before = tap * blocks + block - 1
+    start = tl.load(ends + before, mask=(tap < taps) & (before >= 0), other=0)
+    place = start[None, :] + tl.cumsum(there, 0) - 1
+    tl.store(src + place, source, mask=source >= 0)
+    tl.store(dst + place, tl.broadcast_to(row[:, None], [BLOCK, TAPS]), mask=source >= 0)
+
+
+@triton.jit(do_not_specialize=["rows", "taps"])
+def row_keys(table, rank, keys, rows, taps, BLOCK: tl.constexpr):
+    """keys[row]: bit rank[t] is set where tap t is present, then that word's Gray-code position.
+
+    Sorted by Gray position, rows stand side by side whose taps differ little.
+    """
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = row < rows
+    at = row.to(tl.int64) * taps
+    word = tl.zeros([BLOCK], tl.int64 if keys.dtype.element_ty == tl.int64 else tl.int32)
+    for t in range(taps):
+        present = tl.load(table + at + t, mask=inside, other=-1) >= 0
+        word |= present.to(word.dtype) << tl.load(rank + t)
+    word ^= word >> 1
+    word ^= word >> 2
+    word ^= word >> 4
+    word ^= word >> 8
+    word ^= word >> 16
+    if keys.dtype.element_ty == tl.int64:
+        word ^= word >> 32
+    tl.store(keys + row, word.to(keys.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows", "taps", "slots"])
+def build_tiles(
+    table,
+    order,
+    tile_rows,
+    tile_inputs,
+    tile_taps,
+    tile_count,
+    rows,
+    taps,
+    slots,
+    BM: tl.constexpr,
+):
+    """One tile of BM rows of `order`: the rows, the taps that any of them has, and for each of
+    those taps the input rows, -1 where a row lacks it."""
+    tile = tl.program_id(0)
+    lane = tl.arange(0, BM)
+    place = tile * BM + lane
+    row = tl.load(order + place, mask=place < rows, other=-1).to(tl.int64)
+    tl.store(tile_rows + place, row.to(tl.int32))
+    first = tile.to(tl.int64) * slots
+    count = 0
+    for s in range(slots):
+        source = tl.load(table + row * slots + s, mask=row >= 0, other=-1)
+        present = tl.max(source, 0) >= 0
+        entry = first + count
+        tl.store(tile_inputs + entry * BM + lane, source, mask=present & (lane >= 0))
+        tl.store(tile_taps + entry, s % taps, mask=present)
+        count += present.to(tl.int32)
+    tl.store(tile_count + tile, count)

@@ -1,0 +1,397 @@
+"""Sparse convolution on NVIDIA GPUs: forward, both gradients, and the fused form.
+
+float32 is three products of float16 terms (`_triton_terms`), or tf32 where
+`torch.backends.cuda.matmul.allow_tf32` says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from ..ops.conv import conv_forward, conv_fused, conv_input_grad, conv_weight_grad
+from . import _plan
+from . import _triton_conv as conv_kernels
+from . import _triton_grad as grad_kernels
+from ._launcher import Launcher, Variant, aligned
+from ._plan import Plan
+from ._terms import in_terms, vector
+from ._tiles import ConvTile, GradTile, conv_tile, grad_tile
+
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+_ACTIVATIONS = {"none": 0, "relu": 1, "leaky_relu": 1, "sigmoid": 2}
+_WIDE = 1 << 31
+_I32, _I64, _F32 = torch.int32, torch.int64, torch.float32
+
+_conv = Launcher(conv_kernels.conv_tiles)
+_finish = Launcher(conv_kernels.finish_splits)
+_channels = Launcher(conv_kernels.conv_channels)
+_parts = Launcher(grad_kernels.weight_grad_parts)
+_finish_grad = Launcher(grad_kernels.finish_weight_grad)
+
+
+class _Epilogue(NamedTuple):
+    """What is done to a sum before it is stored."""
+
+    bias: torch.Tensor | None = None
+    residual: torch.Tensor | None = None
+    activation: str = "none"
+    alpha: float = 0.0
+
+    @property
+    def has(self) -> int:
+        return int(self.bias is not None)
+
+    @property
+    def adds(self) -> bool:
+        return self.residual is not None
+
+    @property
+    def act(self) -> int:
+        return _ACTIVATIONS[self.activation]
+
+    @property
+    def slope(self) -> float:
+        return self.alpha if self.activation == "leaky_relu" else 0.0
+
+
+_PLAIN = _Epilogue()
+
+
+def _terms_of(dtype: torch.dtype) -> int:
+    """How many products make one: three float16 ones for float32."""
+    return 3 if dtype == _F32 and not torch.backends.cuda.matmul.allow_tf32 else 1
+
+
+class _Layer(NamedTuple):
+    """One group's channels that are summed over and made, and how they lie in the weight."""
+
+    depth: int
+    width: int
+    groups: int
+    backward: bool
+
+    @property
+    def depthwise(self) -> bool:
+        return self.groups > 1 and self.depth == 1 and self.width == 1
+
+
+def run(
+    rows: torch.Tensor,
+    weight: torch.Tensor,
+    plan: Plan,
+    count: int,
+    groups: int,
+    *,
+    backward: bool = False,
+    epilogue: _Epilogue = _PLAIN,
+    tile: ConvTile | None = None,
+) -> torch.Tensor:
+    """Sums into `count` rows by a plan; `tile` forces a choice."""
+    outer, inner = weight.shape[0] // groups, weight.shape[2]
+    depth, width = (outer, inner) if backward else (inner, outer)
+    layer = _Layer(depth, width, groups, backward)
+    out = torch.empty((count, width * groups), dtype=rows.dtype, device=rows.device)
+    if out.numel() == 0:
+        return out
+    rows, weight = aligned(rows.contiguous()), aligned(weight.contiguous())
+    bias, residual = epilogue.bias, epilogue.residual
+    epilogue = epilogue._replace(
+        bias=None if bias is None else aligned(bias.contiguous()),
+        residual=None if residual is None else aligned(residual.contiguous()),
+    )
+    if layer.depthwise:
+        _by_channels(rows, weight, plan, out, epilogue)
+    else:
+        _by_tiles(rows, weight, plan, layer, out, epilogue, tile)
+    return out
+
+
+def _by_tiles(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    plan: Plan,
+    layer: _Layer,
+    out: torch.Tensor,
+    epilogue: _Epilogue,
+    forced: ConvTile | None,
+) -> None:
+    depth, width, groups, backward = layer
+    channels, taps, inner = weight.shape
+    tiles, bm, device = plan.filled.shape[0], plan.inputs.shape[1], x.get_device()
+    terms = _terms_of(x.dtype)
+    tile = forced or conv_tile(tiles, bm, depth, width, groups, terms)
+    wide = max(x.numel() * (1 if terms == 1 else 2), 2 * weight.numel()) >= _WIDE
+    x_row, x_low, w_low, largest = x.shape[1], 0, 0, None
+    if terms == 3:
+        x_low, w_low = x_row, inner
+        x, weight, largest = in_terms(x, weight)
+        x_row, inner = 2 * x_row, 2 * inner
+    elif backward and x.dtype == _F32:
+        # tf32 matrix units read both operands along the inner axis only.
+        weight = weight.reshape(groups, depth, taps, width).permute(0, 3, 2, 1).contiguous()
+        channels, inner, backward = width * groups, depth, False
+    w_row, w_group = taps * inner, (channels // groups) * taps * inner
+    step = vector(depth, width, x_row, x_low, w_low)
+    variant = _conv_variant(
+        x.dtype, out.dtype, epilogue, step, backward, terms, wide, bm, tile, depth, width
+    )
+    partial = None
+    if tile.split > 1:
+        partial = torch.empty((tile.split, *out.shape), dtype=_F32, device=out.device)
+    tensors = (x, weight, out, epilogue.bias, epilogue.residual, partial, *plan[:4], largest)
+    scalars = (
+        tiles,
+        out.shape[0],
+        plan.taps.shape[0] // tiles,
+        tile.split,
+        depth // step,
+        width // step,
+        x_row // step,
+        x_low // step,
+        out.shape[1] // step,
+        out.shape[1],
+        w_row // step,
+        inner // step,
+        w_group // step,
+        w_low // step,
+        epilogue.has,
+        epilogue.act,
+        epilogue.slope,
+    )
+    grid = (tiles * -(-width // tile.bn), tile.split, groups)
+    _conv(variant, grid, tensors, scalars, device)
+    if partial is not None:
+        _finish_splits(partial, out, epilogue, device)
+
+
+def _conv_variant(
+    dtype: torch.dtype,
+    out_dtype: torch.dtype,
+    epilogue: _Epilogue,
+    step: int,
+    backward: bool,
+    terms: int,
+    wide: bool,
+    bm: int,
+    tile: ConvTile,
+    depth: int,
+    width: int,
+) -> Variant:
+    bias, residual = _dtypes(epilogue, out_dtype)
+    even = depth % tile.bk == 0 and width % tile.bn == 0
+    constants = (
+        step,
+        epilogue.adds,
+        even,
+        backward,
+        terms,
+        wide,
+        bm,
+        tile.bn,
+        tile.bk,
+        tile.stages,
+    )
+    dtypes = (dtype, dtype, out_dtype, bias, residual, _F32, *[_I32] * 5)
+    return Variant(dtypes, constants, tile.warps)
+
+
+def _dtypes(epilogue: _Epilogue, out: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
+    """Element types of bias and residual; those that are not there count as the output's."""
+    bias, residual = epilogue.bias, epilogue.residual
+    return out if bias is None else bias.dtype, out if residual is None else residual.dtype
+
+
+def _finish_splits(
+    partial: torch.Tensor, out: torch.Tensor, epilogue: _Epilogue, device: int
+) -> None:
+    rows, width = out.shape
+    step = vector(width)
+    bn = min(128, max(16, 1 << (width - 1).bit_length()))
+    bm = 2048 // bn
+    variant = Variant(
+        (_F32, out.dtype, *_dtypes(epilogue, out.dtype)), (step, epilogue.adds, bm, bn), 4
+    )
+    tensors = (partial, out, epilogue.bias, epilogue.residual)
+    scalars = (
+        rows,
+        width // step,
+        partial.shape[0],
+        width // step,
+        width,
+        epilogue.has,
+        epilogue.act,
+        epilogue.slope,
+    )
+    _finish(variant, (-(-rows // bm), -(-width // bn), 1), tensors, scalars, device)
+
+
+def _by_channels(
+    x: torch.Tensor, weight: torch.Tensor, plan: Plan, out: torch.Tensor, epilogue: _Epilogue
+) -> None:
+    """Depthwise layers: forward and input gradient are the same sum."""
+    width, tiles, bm = out.shape[1], plan.filled.shape[0], plan.inputs.shape[1]
+    bn = min(64, max(16, 1 << (width - 1).bit_length()))
+    dtypes = (x.dtype, weight.dtype, out.dtype, *_dtypes(epilogue, out.dtype), *[_I32] * 4)
+    tensors = (x, weight, out, epilogue.bias, epilogue.residual, *plan[:4])
+    slots = plan.taps.shape[0] // tiles
+    rows = (width, width, width)
+    ends = (epilogue.has, epilogue.act, epilogue.slope)
+    scalars = (slots, width, weight.shape[1], *rows, *ends)
+    grid = (tiles, -(-width // bn), 1)
+    _channels(Variant(dtypes, (epilogue.adds, bm, bn), 4), grid, tensors, scalars, x.get_device())
+
+
+def weight_grad(
+    features: torch.Tensor,
+    grad: torch.Tensor,
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    bounds: torch.Tensor,
+    groups: int,
+    tile: GradTile | None = None,
+) -> torch.Tensor:
+    """[C_out, K, C_in / groups] from the pairs, in parts whose number the shapes alone decide."""
+    taps, c_in, c_out = bounds.shape[0] - 1, features.shape[1] // groups, grad.shape[1] // groups
+    out = torch.empty((grad.shape[1], taps, c_in), dtype=features.dtype, device=features.device)
+    if src.shape[0] == 0 or out.numel() == 0:
+        return out.zero_()
+    x, up = aligned(features.contiguous()), aligned(grad.contiguous())
+    # Both operands are read along the pairs, which tf32 matrix units cannot: always in terms.
+    terms = 3 if x.dtype == _F32 else 1
+    x_row, g_row, x_low, g_low = x.shape[1], up.shape[1], 0, 0
+    wide = max(x.numel(), up.numel()) * (1 if terms == 1 else 2) >= _WIDE
+    largest = None
+    if terms == 3:
+        x_row, g_row, x_low, g_low = 2 * x_row, 2 * g_row, x_row, g_row
+        x, up, largest = in_terms(x, up)
+    rows = min(features.shape[0], grad.shape[0])
+    chosen = tile or grad_tile(rows, taps, c_in, c_out, groups, terms)
+    size = grad.shape[1] * c_in
+    partial = torch.empty((taps, chosen.parts, size), dtype=_F32, device=x.device)
+    step = vector(c_in, c_out, x_row, x_low, g_row, g_low)
+    even = c_in % chosen.bi == 0 and c_out % chosen.bo == 0
+    constants = (step, even, terms, wide, chosen.bo, chosen.bi, chosen.bp, chosen.stages)
+    variant = Variant((x.dtype, x.dtype, _F32, _I32, _I32, _I64, _I32), constants, chosen.warps)
+    scalars = (chosen.parts, taps, *(v // step for v in (c_in, c_out, x_row, x_low)))
+    scalars = (*scalars, g_row // step, g_low // step, size)
+    blocks = -(-c_out // chosen.bo) * -(-c_in // chosen.bi)
+    device = x.get_device()
+    tensors = (x, up, partial, src, dst, bounds, largest)
+    _parts(variant, (blocks, chosen.parts * taps, groups), tensors, scalars, device)
+    ends = Variant((_F32, out.dtype), (256,), 4)
+    grid = (-(-size // 256), taps, 1)
+    _finish_grad(ends, grid, (partial, out), (chosen.parts, taps, c_in, size), device)
+    return out
+
+
+def _takes(first: torch.Tensor, second: torch.Tensor, *_: Any) -> bool:
+    return first.dtype in _DTYPES and first.dtype == second.dtype
+
+
+def _pointwise(
+    rows: torch.Tensor, matrix: torch.Tensor, epilogue: _Epilogue = _PLAIN
+) -> torch.Tensor:
+    """One tap that pairs every row with itself is a dense product."""
+    bias = None if epilogue.bias is None else epilogue.bias.to(rows.dtype)
+    out = torch.nn.functional.linear(rows, matrix, bias)
+    if epilogue.residual is not None:
+        out += epilogue.residual
+    if epilogue.activation == "relu":
+        out = out.relu_()
+    elif epilogue.activation == "leaky_relu":
+        out = torch.nn.functional.leaky_relu_(out, epilogue.alpha)
+    elif epilogue.activation == "sigmoid":
+        out = out.sigmoid_()
+    return out
+
+
+def _made(
+    plan: list[torch.Tensor],
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    splits: torch.Tensor,
+    num_out: int,
+) -> Plan:
+    if plan:
+        return Plan(*plan[:5])
+    return _plan.make(
+        aligned(src.contiguous()), aligned(dst.contiguous()), splits, num_out, distinct=False
+    )
+
+
+@conv_forward.kernel("cuda", when=_takes)
+def _forward(
+    features: torch.Tensor,
+    weight: torch.Tensor,
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    splits: torch.Tensor,
+    plan: list[torch.Tensor],
+    grad_plan: list[torch.Tensor],
+    num_out: int,
+    groups: int,
+) -> torch.Tensor:
+    if groups == 1 and _plan.is_identity(src, dst, weight.shape[1], features.shape[0], num_out):
+        return _pointwise(features, weight[:, 0])
+    return run(features, weight, _made(plan, src, dst, splits, num_out), num_out, groups)
+
+
+@conv_input_grad.kernel("cuda", when=_takes)
+def _input_grad(
+    grad: torch.Tensor,
+    weight: torch.Tensor,
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    splits: torch.Tensor,
+    plan: list[torch.Tensor],
+    grad_plan: list[torch.Tensor],
+    num_in: int,
+    groups: int,
+) -> torch.Tensor:
+    if groups == 1 and _plan.is_identity(src, dst, weight.shape[1], grad.shape[0], num_in):
+        return _pointwise(grad, weight[:, 0].t())
+    made = _made(plan, dst, src, splits, num_in)
+    return run(grad, weight, made, num_in, groups, backward=True)
+
+
+@conv_fused.kernel("cuda", when=_takes)
+def _fused(
+    features: torch.Tensor,
+    weight: torch.Tensor,
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    splits: torch.Tensor,
+    plan: list[torch.Tensor],
+    num_out: int,
+    groups: int,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    activation: str,
+    alpha: float,
+) -> torch.Tensor:
+    epilogue = _Epilogue(bias, residual, activation, alpha)
+    if groups == 1 and _plan.is_identity(src, dst, weight.shape[1], features.shape[0], num_out):
+        return _pointwise(features, weight[:, 0], epilogue)
+    made = _made(plan, src, dst, splits, num_out)
+    return run(features, weight, made, num_out, groups, epilogue=epilogue)
+
+
+@conv_weight_grad.kernel("cuda", when=_takes)
+def _weight_grad(
+    features: torch.Tensor,
+    grad: torch.Tensor,
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    splits: torch.Tensor,
+    plan: list[torch.Tensor],
+    grad_plan: list[torch.Tensor],
+    groups: int,
+) -> torch.Tensor:
+    bounds = plan[4] if plan else splits.to(src.device, non_blocking=True)
+    if len(plan) > len(Plan._fields):
+        src, dst = plan[5:]
+    return weight_grad(
+        features, grad, aligned(src.contiguous()), aligned(dst.contiguous()), bounds, groups
+    )

@@ -1,0 +1,216 @@
+"""Mutation testing: change the contracts one operator at a time; do the tests notice?
+
+    python -m pip install cosmic-ray
+    python tools/mutation.py geometry              # minutes; kernel_map and conv take hours
+    python tools/mutation.py conv --seconds 600    # a part; the next call goes on
+
+Works on a copy under `build/mutation/`, never on the tree itself. `--report` only prints. The exit
+status is 1 where fewer than 90 % of the mutants that were tried were noticed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+ENOUGH = 0.9
+SECONDS = 120
+"""What a mutant's tests may take; one that hangs is noticed too."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A module and the tests that are to notice a change of it."""
+
+    module: str
+    tests: tuple[str, ...]
+
+
+TARGETS = {
+    "geometry": Target("sparse3d/geometry.py", ("tests/test_geometry.py",)),
+    "kernel_map": Target(
+        "sparse3d/ops/kernel_map.py",
+        ("tests/ops/test_kernel_map.py", "tests/contract", "tests/nn/test_random_networks.py"),
+    ),
+    "maps": Target(
+        "sparse3d/kernel_map.py",
+        ("tests/test_kernel_map.py", "tests/nn/test_tensor.py", "tests/nn/test_conv.py"),
+    ),
+    "conv": Target("sparse3d/ops/conv.py", ("tests/ops/test_conv.py", "tests/nn/test_conv.py")),
+}
+
+CONFIG = """[cosmic-ray]
+module-path = "{module}"
+timeout = {seconds}.0
+excluded-modules = []
+test-command = "{python} -S ../client.py"
+
+[cosmic-ray.distributor]
+name = "local"
+"""
+
+
+CLIENT = """import socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect("../server")
+sys.exit(server.recv(1)[0])
+"""
+
+
+def serve(tree: Path, tests: Sequence[str]) -> NoReturn:
+    """Answer each connection with the exit status of the tests, run in a fork.
+
+    Torch takes seconds to import and the tests tenths of one: the fork has it already, but not the
+    package under test.
+    """
+    sys.dont_write_bytecode = True  # files change faster than their times tell
+    os.chdir(tree)
+    sys.path.insert(0, str(tree))
+    pytest = importlib.import_module("pytest")
+    for name in ("torch", "hypothesis.stateful", "numpy.testing"):
+        importlib.import_module(name)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind("../server")
+    listener.listen()
+    while True:
+        client, _ = listener.accept()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(SECONDS)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            options = ["-x", "-q", "-p", "no:cacheprovider", "--backend", "reference"]
+            os._exit(int(pytest.main([*options, *tests])))
+        status = os.waitpid(child, 0)[1]
+        client.sendall(bytes([os.waitstatus_to_exitcode(status) & 0xFF]))
+        client.close()
+
+
+@contextmanager
+def serving(name: str, folder: Path) -> Iterator[None]:
+    """A server of the target's tests in a process of its own."""
+    place = folder / "server"
+    place.unlink(missing_ok=True)
+    process = multiprocessing.get_context("spawn").Process(
+        target=serve, args=(folder / "tree", TARGETS[name].tests), daemon=True
+    )
+    process.start()
+    while not place.exists() and process.is_alive():
+        time.sleep(0.05)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+def prepare(name: str, folder: Path) -> Path:
+    """A copy of the tree, a configuration and a session; kept if they are there already."""
+    target, tree = TARGETS[name], folder / "tree"
+    config, session = folder / "config.toml", folder / "session.sqlite"
+    if session.exists():
+        return session
+    shutil.rmtree(folder, ignore_errors=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "sparse3d", "models", "configs", "tests", "pyproject.toml"],
+        cwd=ROOT, capture_output=True, check=True, text=True,
+    ).stdout  # fmt: skip
+    for file in filter(None, listed.split("\0")):
+        place = tree / file
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / file, place, follow_symlinks=False)
+    config.write_text(
+        CONFIG.format(module=target.module, python=sys.executable, seconds=SECONDS + 5)
+    )
+    (folder / "client.py").write_text(CLIENT)
+    with serving(name, folder):
+        call(["baseline", "../config.toml"], tree)
+    call(["init", "../config.toml", "../session.sqlite"], tree)
+    drop_annotations(tree / target.module, session)
+    return session
+
+
+def drop_annotations(module: Path, session: Path) -> None:
+    """Take the changes of type hints out of a session: nothing evaluates them."""
+    hints = []
+    for node in ast.walk(ast.parse(module.read_text())):
+        for field in ("annotation", "returns"):
+            hint = getattr(node, field, None)
+            if hint is not None:
+                start = (hint.lineno, hint.col_offset)
+                hints.append((start, (hint.end_lineno, hint.end_col_offset)))
+    base = sqlite3.connect(session)
+    with base:
+        rows = base.execute("SELECT job_id, start_pos_row, start_pos_col FROM mutation_specs")
+        for job, row, column in rows.fetchall():
+            if any(start <= (row, column) < end for start, end in hints):
+                base.execute("DELETE FROM mutation_specs WHERE job_id = ?", (job,))
+                base.execute("DELETE FROM work_items WHERE job_id = ?", (job,))
+    base.close()
+
+
+def program(name: str) -> str:
+    """A program of cosmic-ray's, beside this interpreter."""
+    return str(Path(sys.executable).with_name(name))
+
+
+def call(arguments: list[str], tree: Path, seconds: float | None = None) -> None:
+    """Run cosmic-ray in the copy; a run that is cut short goes on with the next call."""
+    command = [program("cosmic-ray"), *arguments]
+    try:
+        subprocess.run(command, cwd=tree, check=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        print(f"stopped after {seconds:g} s; call again to go on")
+
+
+def report(session: Path) -> float:
+    """Print the survivors with their change, and the share of mutants that were noticed."""
+    dump = subprocess.run(
+        [program("cr-report"), "--show-diff", "--surviving-only", str(session)],
+        capture_output=True, check=True, text=True,
+    ).stdout  # fmt: skip
+    print(dump)
+    counts = [int(n) for n in re.findall(r"^(?:complete|surviving mutants): (\d+)", dump, re.M)]
+    tried, alive = counts[0], counts[1]
+    share = 1 - alive / tried if tried else 0.0
+    print(f"{tried} mutants tried, {alive} alive, {share:.1%} noticed")
+    return share
+
+
+def main() -> int:
+    """Run or report one target."""
+    plain = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("--seconds", type=float, help="stop after so long")
+    parser.add_argument("--report", action="store_true", help="print what is known, run nothing")
+    parser.add_argument("--fresh", action="store_true", help="begin anew, from the tree of now")
+    options = parser.parse_args()
+    folder = ROOT / "build" / "mutation" / options.target
+    if options.fresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    session = prepare(options.target, folder)
+    if not options.report:
+        with serving(options.target, folder):
+            call(["exec", "../config.toml", "../session.sqlite"], folder / "tree", options.seconds)
+    return int(report(session) < ENOUGH)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

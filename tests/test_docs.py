@@ -34,7 +34,6 @@ NEEDS = {
     "export.md": ["onnxscript", "onnxruntime"],
     "index.md": ["typer", "rich", "matplotlib", "yaml"],
     "tutorial.md": ["matplotlib", "plyfile"],
-    "export.md": ["onnxscript", "onnxruntime"],
 }
 
 

@@ -33,7 +33,6 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = {
     "index.md": ["typer", "rich", "matplotlib", "yaml"],
     "tutorial.md": ["matplotlib", "plyfile"],
-    "export.md": ["onnxscript", "onnxruntime"],
 }
 
 

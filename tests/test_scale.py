@@ -34,10 +34,9 @@ def judge(found):
 
 @pytest.mark.slow
 def test_small_scenes_of_the_same_kinds_are_right(tmp_path):
-    found = run(("outputs", "grid", "batch", "kernel"), 0.01, 2, tmp_path)
+    found = run(("outputs", "batch"), 0.01, 2, tmp_path)
     judge(found)
     assert found["batch"]["pooled_rows"] == 1000
-    assert found["grid"]["grid"] == [2**14, 2**13, 2**13]
 
 
 @pytest.mark.nightly

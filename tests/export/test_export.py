@@ -217,7 +217,7 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path, monkeypatch):
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "net.onnx"
     path.write_bytes(b"old")
-    monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "disk full")))
     with pytest.raises(OSError, match="disk full"):
         export_onnx(Flat(), scene(50, 0, ndim=2), path)
     assert path.read_bytes() == b"old"

@@ -347,6 +347,19 @@ def npz_pickle(folder: Path) -> Path:
     return folder / "a.npz"
 
 
+def laz_damaged(folder: Path, where: str, value: bytes) -> Path:
+    """A number that the decoder would believe: it ends the process, or takes any memory."""
+    path = make_las(".laz")(folder)
+    raw = bytearray(path.read_bytes())
+    (start,) = struct.unpack_from("<I", raw, 96)
+    record = raw.find(b"laszip encoded") - 2 + 54
+    (table,) = struct.unpack_from("<q", raw, start)
+    at = {"items": record + 36, "chunks": table + 4, "table": start}[where]
+    raw[at : at + len(value)] = value
+    path.write_bytes(raw)
+    return path
+
+
 PROMISES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "ply text": (lambda folder: ply_promise(folder, "ascii"), "must fit the file"),
     "ply binary": (lambda f: ply_promise(f, "binary_little_endian"), "must fit the file"),
@@ -358,6 +371,9 @@ PROMISES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "pcd unpacked": (pcd_unpacks_to_much, "must unpack to at most"),
     "las points": (lambda folder: las_promise(folder, ".las"), "must fit the file"),
     "laz points": (lambda folder: las_promise(folder, ".laz"), "must unpack to at most"),
+    "laz items": (lambda f: laz_damaged(f, "items", b"\xff\x7f"), "add up to its 34 bytes"),
+    "laz chunks": (lambda f: laz_damaged(f, "chunks", b"\xff" * 4), "4294967295 chunks must fit"),
+    "laz table": (lambda f: laz_damaged(f, "table", b"\x05" + b"\0" * 7), "table of chunks"),
     "las records": (las_many_records, "variable length records must end before"),
     "npy": (npy_promise, "cannot be read"),
     "npz": (npz_promise, "must hold 64000000000 bytes"),

@@ -60,6 +60,7 @@ FORMATS: dict[str, Callable[[], bytes]] = {
     "ascii.pcd": lambda: _pcd("ascii"),
     "binary.pcd": lambda: _pcd("binary"),
     "a.las": lambda: _las(False),
+    "a.laz": lambda: _las(True),
     "a.npy": lambda: _saved(np.save, POINTS),
     "a.npz": lambda: _saved(np.savez_compressed, points=POINTS),
 }

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from sparse3d.data.cloud import PointCloud, build
 from sparse3d.data.kitti import ScanError, file_bytes
+from sparse3d.data.readers._laz import RECORD, check_laz
 from sparse3d.data.readers._shared import check_expansion, library, refusing
 
 __all__ = ["read"]
@@ -61,6 +62,7 @@ def _check(path: Path, raw: bytes, size: int) -> None:
         )
     if kind & 0xC0:
         check_expansion(path, count * row, size)
+        check_laz(path, raw, _find(raw, header, records, *RECORD), start, row)
     elif count * row > size - start:
         raise ScanError(
             f"{path}: {count} points of {row} bytes must fit the file, got {size - start} bytes "
@@ -71,6 +73,16 @@ def _check(path: Path, raw: bytes, size: int) -> None:
         raise ScanError(
             f"{path}: scales must be positive and offsets finite, got {list(scales)} (byte 131)"
         )
+
+
+def _find(raw: bytes, at: int, count: int, user: bytes, number: int) -> bytes | None:
+    """What a variable length record holds; the records have been checked."""
+    for _ in range(count):
+        kind, length = struct.unpack_from("<HH", raw, at + 18)
+        if raw[at + 2 : at + 18].rstrip(b"\0") == user and kind == number:
+            return raw[at + 54 : at + 54 + length]
+        at += 54 + length
+    return None
 
 
 def _check_records(path: Path, raw: bytes, at: int, count: int, end: int, head: int) -> None:

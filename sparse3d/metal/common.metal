@@ -3,6 +3,8 @@
 #include <metal_stdlib>
 #include <metal_simdgroup_matrix>
 using namespace metal;
+// Fast math, which a user can switch on for all shaders, would drop the rules of NaN and infinity.
+#pragma METAL fp math_mode(safe)
 
 #ifndef SP_ELEM  // element type of features: float, half or bfloat
 #define SP_ELEM float

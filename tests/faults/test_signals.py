@@ -22,7 +22,8 @@ STREET = simulate(5, Sensor(beams=16, azimuths=200))
 
 def _interrupted(args: list[object], ready: Callable[[], bool]) -> tuple[int, str]:
     """Status and stderr of a command that gets SIGINT once `ready`."""
-    program = start(COMMAND, *args)
+    # A shell's background jobs, and so what they start, are born deaf to it.
+    program = start(COMMAND, *args, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     deadline = time.monotonic() + 60
     while not ready() and program.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)

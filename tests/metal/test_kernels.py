@@ -308,6 +308,7 @@ def test_every_source_compiles(front: str, stem: str) -> None:
         from sparse3d.metal import _shader
 
         text = _shader.source(stem)
+    assert text.count("#pragma METAL fp math_mode(safe)") == 1  # whatever the user's fast math
     choices = [(name, value) for name, values in STEMS[stem].items() for value in values]
     for name, value in choices or [("SP_NOTHING", 1)]:
         metal_emu.compile_shader(f"#define {name} {value}\n{text}", front=front)

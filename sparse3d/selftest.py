@@ -16,15 +16,16 @@ from typing import Any
 import torch
 
 import sparse3d
-from sparse3d import _registry
+from sparse3d import _registry, pointops
 from sparse3d.geometry import Geometry
 from sparse3d.kernel_map import Coordinates, KernelMap
-from sparse3d.ops import conv, coordinates, dense, kernel_map, pool, segment, voxelize
+from sparse3d.ops import conv, coordinates, dense, kernel_map, norm, pool, segment, voxelize
 
 __all__ = ["Report", "main", "run"]
 
 Tensors = list[torch.Tensor]
 Call = Callable[[], Any]
+To = Callable[[torch.Tensor], torch.Tensor]
 
 DOWN = Geometry((3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1))
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 2e-2}
@@ -81,7 +82,7 @@ def _error(ours: torch.Tensor, expected: torch.Tensor) -> float:
     return float((a - b).abs().max() / b.abs().max().clamp(min=1e-6))
 
 
-def _map_cases(rows: int, to: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[tuple[str, Call]]:
+def _map_cases(rows: int, to: To) -> Iterator[tuple[str, Call]]:
     coords, queries = to(_cloud(rows, rows)), to(_cloud(rows // 2 + 1, rows + 1))
     twice = torch.cat([coords, coords[: rows // 3]])
     table = coordinates.coordinate_table
@@ -109,7 +110,7 @@ def _conv_cases(
     pairs: KernelMap,
     shape: tuple[int, int, int],
     dtype: torch.dtype,
-    to: Callable[[torch.Tensor], torch.Tensor],
+    to: To,
 ) -> Iterator[tuple[str, Call]]:
     cin, cout, groups = shape
     here = KernelMap(
@@ -147,9 +148,7 @@ def _conv_cases(
     yield "pool max gradient", lambda: pool.pool_max_grad(up, to(arg), *lists, here.num_in)
 
 
-def _point_cases(
-    rows: int, dtype: torch.dtype, to: Callable[[torch.Tensor], torch.Tensor]
-) -> Iterator[tuple[str, Call]]:
+def _point_cases(rows: int, dtype: torch.dtype, to: To) -> Iterator[tuple[str, Call]]:
     values = to(_values(1, rows, 5, dtype=dtype))
     ids = to(torch.arange(rows) * 7 % 11)
     coords = to(_cloud(rows, rows))
@@ -167,11 +166,32 @@ def _point_cases(
     yield "interpolate gradient", lambda: voxelize.interpolate_grad(up, at, share, max(rows, 1))
     yield "dense scatter", lambda: dense.dense_scatter(values, coords, 2, shape)
     yield "dense gather", lambda: dense.dense_gather(grid, coords)
+    odd = values.clone()
+    odd[:1, :2], odd[1:2, :2] = float("nan"), float("inf")  # fast math has no rules for these
+    yield "segment max of NaN", lambda: segment.segment_max(odd, ids, 11)
+    scale, mean = to(_values(5, 5)), values.float().sum(0) / max(rows, 1)
+    var = ((values.float() - mean) ** 2).sum(0) / max(rows, 1)
+    yield "batch norm", lambda: norm.batch_norm_train(values, scale, scale, 1e-3)
+    yield "its gradient", lambda: norm.batch_norm_grad(up, values, scale, mean, var, 1e-3)
 
 
-def _cases(
-    rows: int, dtypes: list[torch.dtype], to: Callable[[torch.Tensor], torch.Tensor]
-) -> Iterator[tuple[str, Call, float]]:
+def _cloud_cases(rows: int, to: To) -> Iterator[tuple[str, Call]]:
+    """Point operators, on a lattice: most distances have equals."""
+    if rows < 9:
+        return
+    cloud = to(_cloud(rows, rows)[:, 1:].float())
+    xyz, features = cloud[None], to(_values(6, 1, 4, rows))
+    at = to(torch.arange(12).reshape(1, 4, 3) % rows)
+    share = to(_values(7, 1, 4, 3).abs())
+    yield "farthest points", lambda: pointops.furthest_point_sample(xyz, 9)
+    yield "nearest points", lambda: pointops.knn(xyz, xyz, 4)
+    yield "ball", lambda: pointops.ball_query(xyz, xyz, 2.5, 6)
+    yield "nearest by index", lambda: pointops.SpatialIndex(cloud).knn(cloud, 4)
+    yield "gather", lambda: pointops.gather(features, at[:, :, 0])
+    yield "interpolation of points", lambda: pointops.three_interpolate(features, at, share)
+
+
+def _cases(rows: int, dtypes: list[torch.dtype], to: To) -> Iterator[tuple[str, Call, float]]:
     for name, call in _map_cases(rows, to):
         yield f"{name}, {rows} rows", call, 0.0
     shapes = CHANNELS if rows == SIZES[-1] else CHANNELS[1:2]
@@ -183,6 +203,8 @@ def _cases(
                     yield f"{name}, {kind}, {rows} rows, {shape}, {dtype}", call, limit
         for name, call in _point_cases(rows, dtype, to):
             yield f"{name}, {rows} rows, {dtype}", call, limit
+    for name, call in _cloud_cases(rows, to):
+        yield f"{name}, {rows} points", call, 1e-6
 
 
 def _compare(report: Report, device: torch.device, sizes: tuple[int, ...]) -> None:

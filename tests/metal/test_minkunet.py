@@ -79,6 +79,30 @@ def distance(ours: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
     return float((gap / sum(b.float().pow(2).sum() for b in expected)).sqrt())
 
 
+def maps() -> list[torch.Tensor]:
+    """Pairs and output sites of every map that the network makes."""
+    x = scene()
+    with torch.no_grad():
+        net(True).eval()(x)
+    found, waiting = [], [x.sites("test")]
+    while waiting:
+        sites = waiting.pop()
+        for made in sites._maps.values():
+            found += [made.src, made.dst, made.splits, made.out_indices]
+        waiting += list(sites._targets.values())
+    return found
+
+
+@pytest.mark.parametrize("front", fronts())
+def test_maps_are_the_same_bytes(front: str) -> None:
+    with _registry.force("cpu"):
+        expected = maps()
+    with installed(front), _registry.force("metal"), _registry.strict():
+        ours = maps()
+    assert len(ours) == len(expected) >= 4 * 9
+    assert all(map(torch.equal, ours, expected))
+
+
 @pytest.mark.parametrize("front", fronts())
 def test_inference_and_one_training_step(front: str) -> None:
     with _registry.force("reference"):

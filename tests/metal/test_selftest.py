@@ -29,7 +29,7 @@ def test_every_operator_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
             if "metal" in op.kernels:
                 counted = _counted(name, op.kernels["metal"], called)
                 monkeypatch.setitem(op.kernels, "metal", counted)
-        report = selftest.run("cpu", sizes=(0, 33), rows=120, repeats=1)
+        report = selftest.run("cpu", sizes=(0, 1, 31, 32, 33, 65), rows=120, repeats=1)
     assert report.failures == []
     assert report.checks > 80
     assert any("conv  16 ->  16" in line for line in report.lines)

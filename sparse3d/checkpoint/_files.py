@@ -112,10 +112,22 @@ def _check_plain(name: str, tensor: torch.Tensor) -> None:
         _check.fail(name, "a dense tensor with values", f"{tensor.layout} on {tensor.device}")
 
 
+def _unshared(state: State) -> dict[str, torch.Tensor]:
+    """Tensors that share no memory, which the format cannot write."""
+    seen: set[int] = set()
+    made = {}
+    for name, tensor in state.items():
+        shared = tensor.untyped_storage().data_ptr() in seen
+        seen.add(tensor.untyped_storage().data_ptr())
+        made[name] = tensor.clone().contiguous() if shared else tensor.contiguous()
+    return made
+
+
 def save(model: nn.Module | State, file: PathLike) -> None:
     """Write a model's state_dict, or tensors by name, as `.safetensors` or by `torch.save`.
 
-    The file appears whole or not at all.
+    The file appears whole or not at all. Tensors that share memory are written once each in a
+    `.safetensors`.
 
     Raises:
         OSError: if it cannot be written.
@@ -123,7 +135,7 @@ def save(model: nn.Module | State, file: PathLike) -> None:
     state = model.state_dict() if isinstance(model, nn.Module) else dict(model)
     path = Path(file)
     if path.suffix == ".safetensors":
-        whole = _safetensors().save({k: v.contiguous() for k, v in state.items()})
+        whole = _safetensors().save(_unshared(state))
         with atomic(path) as out:
             out.write(whole)
         return

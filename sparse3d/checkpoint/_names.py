@@ -83,7 +83,8 @@ def match(state: State, wanted: Sequence[str]) -> tuple[dict[str, str], str]:
     best: dict[str, str] = {}
     found = ""
     for rule in RULES:
-        tables = {form: _table(state, rule, form) for form in (exact, plain, bare)}
+        forms: tuple[Form, ...] = (exact, plain, bare)
+        tables = {form: _table(state, rule, form) for form in forms}
         for prefix in _prefixes([name for table in tables.values() for name in table], wanted):
             matched = _matched(tables, wanted, prefix)
             if len(matched) > len(best):
@@ -99,7 +100,7 @@ def _table(state: State, rule: Form, form: Form) -> dict[str, list[str]]:
 
 
 def _matched(
-    tables: Mapping[Form, Mapping[str, list[str]]], wanted: Sequence[str], prefix: str
+    tables: Mapping[Form, dict[str, list[str]]], wanted: Sequence[str], prefix: str
 ) -> dict[str, str]:
     """Equal names first; then those that are equal, and one of a kind, without a wrapper."""
     made: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -97,7 +98,10 @@ def convert(
     source: Annotated[Path, typer.Argument(help="Checkpoint of another library, or of ours.")],
     target: Annotated[Path, typer.Argument(help=".safetensors or .pth to write.")],
     layout: Annotated[
-        str, typer.Option(help="Layout of its kernels: auto, or the name of the library.")
+        str,
+        typer.Option(
+            help="Of its kernels: auto, spconv, spconv-2.1, spconv-1, minkowski or torchsparse."
+        ),
     ] = "auto",
     reverse_axes: Annotated[
         bool, typer.Option("--reverse-axes", help="The peer counts x, y, z; we count z, y, x.")
@@ -109,7 +113,9 @@ def convert(
     try:
         typer.echo(checkpoint.convert(source, target, layout, reverse_axes=reverse_axes))
     except (ValueError, OSError) as error:
-        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+        said = str(error).replace("say which: source=", "say which: --layout ")
+        said = re.sub(r"^source must be", "--layout must be", said)
+        typer.echo(f"error: {' '.join(said.split())}", err=True)
         raise typer.Exit(2) from None
 
 

@@ -13,9 +13,10 @@ told apart is the *layout* of convolution kernels:
 | `minkowski` | `[K, in, out]`, first axis fastest | MinkowskiEngine 0.5 |
 | `torchsparse` | `[K, in, out]`, first axis fastest if K is odd, else last | torchsparse 1.4, 2.x |
 
-Names are matched after `module.` prefixes, `.bn.`, `.linear.` and `kernel` are made ours; a model
-that is part of a larger one (`backbone_3d.`) is found by its prefix; mmdetection3d's MinkUNet is
-renamed by rule.
+Names are matched as they are, less `module.` prefixes; where ours is absent, `kernel` is `weight`
+and the `.bn.` and `.linear.` of MinkowskiEngine's wrappers may be left out, if that leaves one name
+for one. A model that is part of a larger one (`backbone_3d.`) is found by its prefix;
+mmdetection3d's MinkUNet is renamed by rule.
 """
 
 from ._files import read, save

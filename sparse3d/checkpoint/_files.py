@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,8 @@ def read(file: PathLike | State) -> dict[str, torch.Tensor]:
 
     Args:
         file: `.safetensors`, or what `torch.save` wrote: a state_dict, also inside `state_dict`,
-            `model` and the like; or a mapping that is one.
+            `model` and the like; or a mapping that is one. Other objects in the file are left out,
+            never built; a file in torch's format before 1.6 may hold none.
 
     Raises:
         ValueError: if the file cannot be read without running code, or holds no tensors by name.
@@ -49,7 +51,7 @@ def _opened(path: Path) -> Any:
         if reader is not None:
             return reader.load_file(str(path))
         _refuse_packed(path)
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return _without_objects(path)
     except OSError:
         raise
     except Exception:
@@ -58,6 +60,35 @@ def _opened(path: Path) -> Any:
             f"{path} must be a file of {kind} that holds tensors only, got another "
             "kind of file, or one that would run code when opened; save the state_dict alone"
         ) from None
+
+
+class _Inert:
+    """Stands for any object beside the weights: takes what the file gives it, does nothing."""
+
+    __slots__ = ()
+
+    def __new__(cls, *_: object, **__: object) -> _Inert:
+        return object.__new__(cls)
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __setstate__(self, _: object) -> None:
+        pass
+
+
+_READING = threading.Lock()  # what torch is told to let pass holds for the process
+
+
+def _without_objects(path: Path) -> Any:
+    """What torch wrote, each class and function that it would refuse replaced by `_Inert`."""
+    if not zipfile.is_zipfile(path):
+        return torch.load(path, map_location="cpu", weights_only=True)
+    with _READING:
+        foreign = torch.serialization.get_unsafe_globals_in_checkpoint(str(path))
+        stood_for: list[Any] = [(_Inert, name) for name in foreign]
+        with torch.serialization.safe_globals(stood_for):
+            return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _refuse_packed(path: Path) -> None:
@@ -112,10 +143,22 @@ def _check_plain(name: str, tensor: torch.Tensor) -> None:
         _check.fail(name, "a dense tensor with values", f"{tensor.layout} on {tensor.device}")
 
 
+def _unshared(state: State) -> dict[str, torch.Tensor]:
+    """Tensors that share no memory, which the format cannot write."""
+    seen: set[int] = set()
+    made = {}
+    for name, tensor in state.items():
+        shared = tensor.untyped_storage().data_ptr() in seen
+        seen.add(tensor.untyped_storage().data_ptr())
+        made[name] = tensor.clone().contiguous() if shared else tensor.contiguous()
+    return made
+
+
 def save(model: nn.Module | State, file: PathLike) -> None:
     """Write a model's state_dict, or tensors by name, as `.safetensors` or by `torch.save`.
 
-    The file appears whole or not at all.
+    The file appears whole or not at all. Tensors that share memory are written once each in a
+    `.safetensors`.
 
     Raises:
         OSError: if it cannot be written.
@@ -123,7 +166,7 @@ def save(model: nn.Module | State, file: PathLike) -> None:
     state = model.state_dict() if isinstance(model, nn.Module) else dict(model)
     path = Path(file)
     if path.suffix == ".safetensors":
-        whole = _safetensors().save({k: v.contiguous() for k, v in state.items()})
+        whole = _safetensors().save(_unshared(state))
         with atomic(path) as out:
             out.write(whole)
         return

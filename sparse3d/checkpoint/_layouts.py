@@ -12,7 +12,7 @@ from torch import nn
 
 from .. import _check
 from ._files import State
-from ._names import match
+from ._names import exact, match, wrapped
 
 LAYOUTS = ("spconv", "spconv-2.1", "spconv-1", "minkowski", "torchsparse")
 
@@ -70,11 +70,16 @@ class Slot:
 
 
 def slots_of(model: nn.Module) -> dict[str, Slot]:
-    """Plain name of each convolution kernel -> its slot."""
+    """Name of each convolution kernel -> its slot; crosses and other shapes have none."""
     made = {}
     for path, module in model.named_modules():
         if hasattr(module, "from_canonical"):
-            made[f"{path}.weight" if path else "weight"] = Slot(module)
+            kernel = module._parameters.get("kernel")
+            taps = len(kernel) if kernel is not None and kernel.ndim == 3 else None
+            if taps not in (None, math.prod(module.kernel_size)):
+                continue
+            name = "weight" if kernel is None else "kernel"
+            made[f"{path}.{name}" if path else name] = Slot(module)
     return made
 
 
@@ -89,6 +94,9 @@ def detect(state: State, model: nn.Module | None = None) -> str:
         ValueError: if several layouts fit and would give different weights; names them.
     """
     slots = {} if model is None else slots_of(model)
+    own = None if model is None else _own(state, model, slots)
+    if own is not None:
+        return own
     matched, _ = match(state, list(slots)) if slots else ({}, "")
     fitting = [k for k in LAYOUTS if _fits(k, state, matched, slots)]
     fitting = _by_names(state, fitting)
@@ -98,6 +106,19 @@ def detect(state: State, model: nn.Module | None = None) -> str:
         way_out = f"say which: source={fitting[0]!r}"
         _check.fail("checkpoint", "in one layout", f"shapes that fit {fitting}", way_out)
     return fitting[0]
+
+
+def _own(state: State, model: nn.Module, slots: dict[str, Slot]) -> str | None:
+    """The layout of the model's layers, if the state is one of just such a model.
+
+    spconv's layouts share their names: there names prove nothing.
+    """
+    layouts = {str(m.checkpoint_layout) for m in model.modules() if hasattr(m, "from_canonical")}
+    named = {exact(name): name for name in state}
+    if len(layouts) != 1 or layouts <= {*LAYOUTS[:3]} or set(named) != set(model.state_dict()):
+        return None
+    layout = layouts.pop()
+    return layout if _fits(layout, state, {k: named[k] for k in slots}, slots) else None
 
 
 def _fits(layout: str, state: State, matched: Mapping[str, str], slots: dict[str, Slot]) -> bool:
@@ -118,11 +139,13 @@ def _by_names(state: State, fitting: list[str]) -> list[str]:
         return ["spconv"]
     if len(fitting) < 2 or not kernels:
         return fitting
-    rows = [name for name in state if name.endswith("bias") and state[name].ndim == 2]
-    wrapped = any(re.search(r"\.bn\.(weight|running_mean)$", name) for name in state)
-    if rows or wrapped:
+    if any(name.endswith("bias") and state[name].ndim == 2 for name in state):
         return ["minkowski"]
-    if any(re.search(r"\.\d+\.(weight|running_mean)$", name) for name in state):
-        return ["torchsparse"]
+    wrappers = any(re.search(r"\.bn\.(weight|running_mean)$", name) for name in wrapped(state))
+    lists = {name.rsplit(".", 2)[0] for name in kernels if re.search(r"\.\d+\.kernel$", name)}
+    means = [name for name in state if re.search(r"\.\d+\.running_mean$", name)]
+    beside = any(name.rsplit(".", 2)[0] in lists for name in means)
+    if wrappers != beside:  # MinkowskiEngine wraps a BatchNorm, torchsparse's is one itself
+        return ["minkowski" if wrappers else "torchsparse"]
     even = [n for n in kernels if state[n].ndim == 3 and state[n].shape[0] % 2 == 0]
     return fitting if even else fitting[:1]  # odd kernels are stored alike

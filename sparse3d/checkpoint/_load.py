@@ -13,7 +13,7 @@ from torch import nn
 from .. import _check
 from ._files import PathLike, State, read, save
 from ._layouts import LAYOUTS, Slot, detect, slots_of, stored_shapes, to_canonical
-from ._names import RULES, bare, match
+from ._names import RULES, bare, exact, match, plain, wrapped
 
 # Entries that upstream models carry and never read.
 _UNUSED = ("point_transforms.", "dropout.", "global_step")
@@ -78,20 +78,22 @@ def load(
     """
     state = read(file)
     layout = _layout(source, state, model)
-    names = {bare(name): name for name in model.state_dict()}
-    matched, prefix = match(state, list(names))
+    targets = model.state_dict()
+    matched, prefix = match(state, list(targets))
     report = LoadReport(layout)
-    slots, targets, made = slots_of(model), model.state_dict(), {}
-    for plain, theirs in matched.items():
-        ours = names[plain]
+    slots = slots_of(model)
+    made: dict[str, torch.Tensor] = {}
+    for ours, theirs in matched.items():
         if theirs != ours:
             report.renamed[ours] = theirs
-        slot = slots.get(plain)
+        slot = slots.get(ours)
+        if slot is None and reverse_axes and ours.endswith("kernel"):
+            _check.fail("reverse_axes", f"False for {ours}, which is no box of taps", "True")
         value, how = _turned(state[theirs], slot, layout, reverse_axes)
         made[ours] = _shaped(ours, value, targets[ours])
         if how:
             report.permuted[ours] = how
-    _account(report, state, matched, prefix, names, made)
+    _account(report, state, matched, prefix, targets)
     if strict and (report.missing or report.unexpected):
         _refuse(report)
     model.load_state_dict({**{k: targets[k] for k in report.missing}, **made}, strict=False)
@@ -153,19 +155,18 @@ def _account(
     state: State,
     matched: Mapping[str, str],
     prefix: str,
-    names: Mapping[str, str],
-    made: Mapping[str, torch.Tensor],
+    targets: State,
 ) -> None:
     used = set(matched.values())
     for name in state:
         if name in used:
             continue
-        plain = bare(name)
-        other_part = prefix and not plain.startswith(prefix)
-        unused = plain.removeprefix(prefix).startswith(_UNUSED)
+        ours = exact(name)
+        other_part = prefix and not ours.startswith(prefix)
+        unused = ours.removeprefix(prefix).startswith(_UNUSED)
         (report.ignored if other_part or unused else report.unexpected).append(name)
     optional = ("num_batches_tracked", "max_num_voxels_during_training")
-    report.missing = [n for n in names.values() if n not in made and not n.endswith(optional)]
+    report.missing = [n for n in targets if n not in matched and not n.endswith(optional)]
 
 
 def _refuse(report: LoadReport) -> None:
@@ -193,14 +194,16 @@ def convert(
         file: see `read`.
         target: `.safetensors` or `.pth` to write; None writes nothing.
         source: the layout of its kernels, or "auto".
-        model: that it is meant for, as a sparse3d model; without it kernels must be cubes.
+        model: that it is meant for, as a sparse3d model; without it kernels must be cubes, and
+            of `spconv-1` and `spconv-2.1` those of 3 axes alone are turned.
         reverse_axes: see `load`.
 
     Returns:
         What became of every entry.
 
     Raises:
-        ValueError: if the layout is ambiguous, or a kernel is no cube and no model is given.
+        ValueError: if the layout is ambiguous, or no model is given and a kernel is no cube, may be
+            a channelwise one, or two entries get one name.
     """
     state = read(file)
     if model is not None:
@@ -219,17 +222,22 @@ def _converted(
     layout = _layout(source, state)
     rule = RULES[any(re.match(r"(module\.)*backbone\.encoder\.\d\.\d", n) for n in state)]
     report, made = LoadReport(layout), {}
+    wrappers = wrapped(state) if layout == "minkowski" else set()
+    form = exact if layout.startswith("spconv") else plain
+    kernels = _kernels(state, layout)
     for name, tensor in state.items():
-        ours = rule(bare(name))
+        ours = rule(bare(name) if name in wrappers else form(name))
         if ours.startswith(_UNUSED):
             report.ignored.append(name)
             continue
         value = tensor
-        if _is_kernel(name, tensor, layout):
+        if name in kernels:
             value, how = _cube(name, tensor, layout, reverse_axes)
             report.permuted[ours] = how
         elif ours.endswith("bias") and tensor.ndim == 2 and tensor.shape[0] == 1:
             value = tensor.reshape(-1)
+        if ours in made:
+            _check.fail(ours, "the name of one entry", "2; give the model they are meant for")
         if ours != name:
             report.renamed[ours] = name
         made[ours] = value.contiguous()
@@ -237,10 +245,25 @@ def _converted(
     return report, made
 
 
-def _is_kernel(name: str, tensor: torch.Tensor, layout: str) -> bool:
+def _kernels(state: State, layout: str) -> set[str]:
+    """Entries that are kernels of sparse convolutions, where shapes can tell."""
+    way_out = "give the model it is meant for, in Python: model=..."
+    if layout == "spconv":
+        return set()
     if layout in ("minkowski", "torchsparse"):
-        return name.endswith("kernel") and tensor.ndim in (2, 3)
-    return layout != "spconv" and name.endswith("weight") and tensor.ndim in (3, 4, 5, 6)
+        found = {k: list(v.shape) for k, v in state.items() if k.endswith("kernel")}
+        volumes = {shape[0] for shape in found.values() if len(shape) == 3} or {8, 27, 125}
+        widths = {shape[-1] for shape in found.values() if len(shape) == 3}
+        for name, shape in found.items():  # a channelwise kernel is [taps, channels]
+            if layout == "minkowski" and len(shape) == 2 and shape[0] in volumes - widths - {1}:
+                _check.fail(name, "a 1 x 1 kernel", f"shape {shape}, maybe channelwise", way_out)
+        return {name for name, shape in found.items() if len(shape) in (2, 3)}
+    sizes = {k: v.ndim for k, v in state.items() if k.endswith("weight") and v.ndim > 2}
+    boxes = {name for name, axes in sizes.items() if axes == 5}
+    if sizes and not boxes:
+        name = next(iter(sizes))
+        _check.fail(name, "a kernel of 3 axes", f"{sizes[name]} dimensions", way_out)
+    return boxes
 
 
 def _cube(

@@ -3,17 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ._files import State
 
+Form = Callable[[str], str]
 
-def bare(name: str) -> str:
-    """A name without wrappers: `module.`, `.bn.`, `.linear.`, `kernel`."""
+
+def exact(name: str) -> str:
+    """A name without `module.` prefixes."""
     while name.startswith("module."):
         name = name.removeprefix("module.")
-    name = re.sub(r"(^|\.)(?:bn|linear)\.(?=[a-z_]+$)", r"\1", name)
-    return re.sub(r"(^|\.)kernels?$", r"\1weight", name)
+    return name
+
+
+def plain(name: str) -> str:
+    """A name without `module.`, and `kernel` as `weight`."""
+    return re.sub(r"(^|\.)kernels?$", r"\1weight", exact(name))
+
+
+_WRAPPER = re.compile(r"(^|\.)(?:bn|linear)\.(?=[a-z_]+$)")
+
+
+def bare(name: str) -> str:
+    """A plain name without the wrapper (`.bn.`, `.linear.`) of a MinkowskiEngine layer."""
+    return plain(_WRAPPER.sub(r"\1", exact(name)))
+
+
+def only_child(names: Iterable[str]) -> Callable[[str], bool]:
+    """Whether the layer that an entry belongs to is the only child of its parent."""
+    children: dict[str, set[str]] = {}
+    for name in names:
+        parts = exact(name).split(".")
+        for depth in range(len(parts)):
+            children.setdefault(".".join(parts[:depth]), set()).add(parts[depth])
+
+    def told(name: str) -> bool:
+        return len(children[".".join(exact(name).split(".")[:-2])]) == 1
+
+    return told
+
+
+def wrapped(names: Iterable[str]) -> set[str]:
+    """Entries whose `.bn.` or `.linear.` is a wrapper: nothing else lies beside it."""
+    listed = list(names)
+    alone = only_child(listed)
+    return {name for name in listed if _WRAPPER.search(exact(name)) and alone(name)}
 
 
 _MMDET_BLOCK = {"conv1": "net.0", "norm1": "net.1", "bn1": "net.1"} | {
@@ -40,27 +75,53 @@ def _mmdet3d(name: str) -> str:
     return f"{root}.{rest}"
 
 
-RULES: tuple[Callable[[str], str], ...] = (lambda name: name, _mmdet3d)
+RULES: tuple[Form, ...] = (lambda name: name, _mmdet3d)
 
 
 def match(state: State, wanted: Sequence[str]) -> tuple[dict[str, str], str]:
-    """Our (plain) name -> the checkpoint's, and the prefix under which they were found."""
+    """Our name -> the checkpoint's, and the prefix under which they were found."""
     best: dict[str, str] = {}
     found = ""
     for rule in RULES:
-        theirs: dict[str, str] = {}
-        for name in state:
-            theirs.setdefault(rule(bare(name)), name)
-        for prefix in _prefixes(theirs, wanted):
-            matched = {name: theirs[prefix + name] for name in wanted if prefix + name in theirs}
+        forms: tuple[Form, ...] = (exact, plain, bare)
+        tables = {form: _table(state, rule, form) for form in forms}
+        for prefix in _prefixes([name for table in tables.values() for name in table], wanted):
+            matched = _matched(tables, wanted, prefix)
             if len(matched) > len(best):
                 best, found = matched, prefix
     return best, found
 
 
-def _prefixes(theirs: Mapping[str, str], wanted: Sequence[str]) -> list[str]:
-    tails = list({wanted[0], wanted[len(wanted) // 2], wanted[-1]}) if wanted else []
+def _table(state: State, rule: Form, form: Form) -> dict[str, list[str]]:
+    made: dict[str, list[str]] = {}
+    for name in state:
+        made.setdefault(rule(form(name)), []).append(name)
+    return made
+
+
+def _matched(
+    tables: Mapping[Form, dict[str, list[str]]], wanted: Sequence[str], prefix: str
+) -> dict[str, str]:
+    """Equal names first; then those that are equal, and one of a kind, without a wrapper."""
+    made: dict[str, str] = {}
+    used: set[str] = set()
+    for ours, theirs in ((exact, exact), (plain, plain), (plain, bare), (bare, plain)):
+        left: dict[str, list[str]] = {}
+        for name in wanted:
+            if name not in made:
+                left.setdefault(prefix + ours(name), []).append(name)
+        for key, names in left.items():
+            free = [name for name in tables[theirs].get(key, ()) if name not in used]
+            if len(names) == 1 and (len(free) == 1 or (free and theirs is not bare)):
+                made[names[0]] = free[0]
+                used.add(free[0])
+    return made
+
+
+def _prefixes(theirs: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    picked = [wanted[0], wanted[len(wanted) // 2], wanted[-1]] if wanted else []
+    tails = {form(name) for form in (exact, plain, bare) for name in picked}
     made = [""]
     for name in theirs:
-        made += [name[: -len(t)] for t in tails if name.endswith(f".{t}")]
+        made += [name[: -len(t)] for t in sorted(tails) if name.endswith(f".{t}")]
     return list(dict.fromkeys(made))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from typer.testing import CliRunner
 
 import sparse3d.compat.minkowski as ME
 import sparse3d.compat.torchsparse as ts
 import sparse3d.nn as spnn
 from sparse3d import checkpoint
+from sparse3d.cli import app
 from sparse3d.compat.torchsparse import backbones
 from sparse3d.models.minkowski_nets import MinkowskiResNet, MinkowskiUNet
 from sparse3d.models.minkunet import MinkUNet, scaled_widths
@@ -248,9 +253,8 @@ class Evil:
 
 def test_nothing_in_a_file_is_executed(tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "evil.pth"
-    torch.save({"state_dict": {"a": torch.zeros(1)}, "extra": Evil()}, file)
-    with pytest.raises(ValueError, match="must be a file of weights"):
-        checkpoint.read(file)
+    torch.save({"state_dict": {"a": torch.ones(1)}, "extra": Evil()}, file)
+    assert checkpoint.read(file) == {"a": torch.ones(1)}
     assert "this must not run" not in capsys.readouterr().out
     (tmp_path / "torn.pth").write_bytes(b"PK\x03\x04 nothing")
     with pytest.raises(ValueError, match=r"torn.pth must be a file of weights"):
@@ -259,6 +263,46 @@ def test_nothing_in_a_file_is_executed(tmp_path: Path, capsys: Any) -> None:
         checkpoint.read(tmp_path / "absent.pth")
     with pytest.raises(ValueError, match="must be tensors by name"):
         checkpoint.read({"epoch": 3})
+
+
+class Buffer:
+    """As training frameworks keep beside the weights; pickled by its class, state and methods."""
+
+    def __init__(self) -> None:
+        self.history, self.method = np.ones(3), Buffer.mean
+
+    def mean(self) -> float:
+        return float(self.history.mean())
+
+    def __setstate__(self, state: Any) -> None:
+        raise AssertionError("this must not run")
+
+
+def test_objects_beside_the_weights_are_left_out(tmp_path: Path) -> None:
+    model = SideBySide()
+    state = filled_state(model)
+    beside = {"best": np.float64(0.7), "args": argparse.Namespace(path=Path("a")), "epoch": 3}
+    logs = {"loss": Buffer(), "norms": [np.float32(1), np.arange(3)]}
+    file = tmp_path / "training.pth"
+    torch.save({"state_dict": state, **beside, "message_hub": logs, "last": state}, file)
+    allowed = set(torch.serialization.get_safe_globals())
+    report = checkpoint.load(model, file)
+    assert report.loaded == len(state)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, state[name]), name
+    assert set(torch.serialization.get_safe_globals()) == allowed
+    torch.save({"state_dict": logs, **beside}, file)
+    with pytest.raises(ValueError, match="must be tensors by name"):
+        checkpoint.read(file)
+
+
+def test_files_with_objects_are_read_side_by_side(tmp_path: Path) -> None:
+    """What torch is told to let pass holds for the process: one read must not end another's."""
+    file = tmp_path / "a.pth"
+    torch.save({"state_dict": {"w": torch.ones(3)}, "best": np.float64(0.7)}, file)
+    with ThreadPoolExecutor(8) as pool:
+        read = list(pool.map(lambda _: checkpoint.read(file), range(200)))
+    assert all(torch.equal(found["w"], torch.ones(3)) for found in read)
 
 
 def test_convert_with_and_without_a_model(tmp_path: Path, shared: Path) -> None:
@@ -284,3 +328,167 @@ def test_convert_with_and_without_a_model(tmp_path: Path, shared: Path) -> None:
     flat = {"a.kernel": torch.randn(9, 2, 3), "b.bn.weight": torch.ones(3)}
     with pytest.raises(ValueError, match="a cube's kernel where no model is given, got 9 taps"):
         checkpoint.convert(flat)
+
+
+# ------------------------------------------------------------- names: own first, then stripped
+
+
+class Encoder(nn.Module):
+    """A linear layer and a BatchNorm side by side: both names lose a part when stripped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.bn = nn.BatchNorm1d(4)
+
+
+class SideBySide(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = spnn.SubMConv3d(4, 8, 3)
+        self.pfn = Encoder()
+        self.bn = nn.BatchNorm1d(8)
+
+
+class TorchsparseBlock(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = ts.nn.Conv3d(4, 4, 2, 2)
+        self.bn = ts.nn.BatchNorm(4)
+
+
+class MinkowskiHead(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = ME.MinkowskiConvolution(4, 4, kernel_size=2, stride=2, dimension=3)
+        self.head = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+
+class MinkowskiCross(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        cross = ME.KernelGenerator(3, region_type=ME.RegionType.HYPER_CROSS, dimension=3)
+        self.conv = ME.MinkowskiConvolution(4, 8, kernel_generator=cross, dimension=3)
+        self.down = ME.MinkowskiConvolution(8, 8, kernel_size=2, stride=2, dimension=3)
+
+
+def filled_state(model: nn.Module) -> dict[str, torch.Tensor]:
+    return filled({name: list(value.shape) for name, value in model.state_dict().items()})
+
+
+@pytest.mark.parametrize("make", [SideBySide, TorchsparseBlock, MinkowskiHead, MinkowskiCross])
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_a_models_own_state_loads_as_it_is(make: Callable[[], nn.Module], prefix: str) -> None:
+    model = nn.Sequential(make())
+    state = filled_state(model)
+    report = checkpoint.load(model, {prefix + name: value for name, value in state.items()})
+    assert report.permuted == {}
+    assert report.loaded == len(state)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, state[name]), name
+
+
+def test_wrapped_names_go_both_ways() -> None:
+    """Where the exact name is absent, `.bn.` and `.linear.` may be theirs or ours."""
+    ours, theirs = nn.Sequential(Encoder()), nn.Sequential(Encoder())
+    state = {
+        "0.linear.linear.weight": torch.rand(4, 4),
+        "0.linear.linear.bias": torch.rand(4),
+    } | {f"0.bn.bn.{key}": value for key, value in filled_state(theirs[0].bn).items()}
+    report = checkpoint.load(ours, state, source="minkowski")
+    assert report.renamed["0.linear.weight"] == "0.linear.linear.weight"
+    for name, value in ours.state_dict().items():
+        part, key = name.split(".")[1:]
+        assert torch.equal(value, state[f"0.{part}.{part}.{key}"]), name
+    wrapped = nn.Sequential(ME.MinkowskiBatchNorm(4))
+    plain = {f"0.{key}": value for key, value in filled_state(nn.BatchNorm1d(4)).items()}
+    report = checkpoint.load(wrapped, plain)
+    assert report.renamed["0.bn.weight"] == "0.weight"
+
+
+def test_names_that_fit_twice_are_left_alone() -> None:
+    model = nn.Sequential(Encoder())
+    with pytest.raises(ValueError, match=r"missing: 0.linear.weight"):
+        checkpoint.load(model, {"0.weight": torch.rand(4), "0.bias": torch.rand(4)}, "spconv")
+
+
+def test_convert_strips_wrappers_of_minkowski_alone(tmp_path: Path) -> None:
+    state = SideBySide().state_dict()
+    report = checkpoint.convert(state, tmp_path / "out.pth", "spconv")
+    assert report.renamed == {}
+    written = checkpoint.read(tmp_path / "out.pth")
+    assert list(written) == list(state)
+    assert all(torch.equal(written[name], value) for name, value in state.items())
+    peer = {
+        "a.kernel": torch.rand(27, 2, 3),
+        "norm.bn.weight": torch.rand(3),
+        "b.conv.kernel": torch.rand(27, 2, 3),
+        "b.bn.weight": torch.rand(3),
+    }
+    report = checkpoint.convert(peer, tmp_path / "me.pth", "minkowski")
+    assert set(checkpoint.read(tmp_path / "me.pth")) == {
+        "a.weight", "norm.weight", "b.conv.weight", "b.bn.weight",
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=r"a.weight must be the name of one entry, got 2"):
+        checkpoint.convert(peer | {"a.weight": torch.rand(3)}, source="minkowski")
+
+
+def test_layouts_are_told_by_proof_alone() -> None:
+    even = torch.rand(8, 4, 4)
+    norm = {"weight": torch.rand(4), "running_mean": torch.rand(4)}
+    side = {"b.conv.kernel": even} | {f"b.bn.{key}": value for key, value in norm.items()}
+    wrapped = {"b.conv.kernel": even} | {f"b.norm.bn.{key}": value for key, value in norm.items()}
+    linear = {"conv.kernel": even, "head.0.weight": torch.rand(4, 4)}
+    listed = {"b.0.kernel": even} | {f"b.1.{key}": value for key, value in norm.items()}
+    for ambiguous in (side, linear):
+        with pytest.raises(ValueError, match=r"fit \['minkowski', 'torchsparse'\]; say which"):
+            checkpoint.detect(ambiguous)
+    assert checkpoint.detect(wrapped) == "minkowski"
+    assert checkpoint.detect(listed) == "torchsparse"
+
+
+def test_crosses_cannot_be_turned() -> None:
+    model = MinkowskiCross()
+    with pytest.raises(ValueError, match=r"reverse_axes must be False for conv.kernel"):
+        checkpoint.load(model, model.state_dict(), reverse_axes=True)
+
+
+# ----------------------------------------------------------- convert, without a model
+
+
+def test_convert_leaves_dense_kernels_of_images_alone(tmp_path: Path) -> None:
+    dense = torch.rand(64, 32, 3, 3)
+    state = {"backbone.0.weight": torch.rand(3, 3, 3, 4, 16), "head.1.weight": dense}
+    report = checkpoint.convert(state, tmp_path / "out.pth", "spconv-1")
+    assert list(report.permuted) == ["backbone.0.weight"]
+    assert torch.equal(checkpoint.read(tmp_path / "out.pth")["head.1.weight"], dense)
+    with pytest.raises(ValueError, match=r"head.1.weight must be a kernel of 3 axes"):
+        checkpoint.convert({"head.1.weight": dense}, source="spconv-1")
+
+
+def test_convert_refuses_what_may_be_channelwise() -> None:
+    state = {"k.kernel": torch.rand(27, 2, 16), "c.kernel": torch.rand(27, 16)}
+    with pytest.raises(ValueError, match=r"c.kernel must be a 1 x 1 kernel, got shape \[27, 16\]"):
+        checkpoint.convert(state, source="minkowski")
+    state["c.kernel"] = torch.rand(32, 16)
+    assert "c.weight" in checkpoint.convert(state, source="minkowski").permuted
+
+
+def test_safetensors_of_shared_tensors(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    layer = nn.Linear(2, 3)
+    checkpoint.save(nn.ModuleDict({"a": layer, "b": layer}), tmp_path / "tied.safetensors")
+    read = checkpoint.read(tmp_path / "tied.safetensors")
+    assert set(read) == {"a.weight", "a.bias", "b.weight", "b.bias"}
+    assert torch.equal(read["a.weight"], layer.weight)
+    assert torch.equal(read["b.weight"], layer.weight)
+
+
+def test_the_command_line_names_its_own_flag(tmp_path: Path) -> None:
+    torch.save({"0.kernel": torch.randn(8, 3, 4)}, tmp_path / "in.pth")
+    args = ["convert", str(tmp_path / "in.pth"), str(tmp_path / "out.pth")]
+    asked = CliRunner().invoke(app, args)
+    assert asked.exit_code == 2
+    assert "say which: --layout 'minkowski'" in asked.stderr
+    wrong = CliRunner().invoke(app, [*args, "--layout", "caffe"])
+    assert wrong.stderr.startswith("error: --layout must be 'auto' or one of")

@@ -211,3 +211,22 @@ def test_tensor_methods_change_and_return_it() -> None:
     assert x.cpu() is x
     with pytest.raises(ValueError, match=r"spatial_range must be stated for dense\(\)"):
         x.dense()
+
+
+def test_the_default_configuration_is_copied_and_may_be_written() -> None:
+    from sparse3d.compat.torchsparse.nn.functional.conv import conv_config
+
+    default = conv_config._default_conv_config
+    own = default.copy()
+    own.downsample_mode = "minkowski"
+    assert (type(own), default.downsample_mode) == (conv_config.AttributeDict, "spconv")
+    default.downsample_mode = "minkowski"
+    try:
+        assert conv_config.resolved(None).downsample_mode == conv_config.get_downsample_mode()
+        assert conv_config.get_downsample_mode() == "minkowski"
+        assert conv_config.resolved({"downsample_mode": "spconv"}).downsample_mode == "spconv"
+    finally:
+        conv_config.set_downsample_mode("spconv")
+    twice = conv_config.get_default_conv_config(conv_config.ConvMode.mode2)
+    assert (twice.ifsort, twice.split_mask_num) == (True, 3)
+    assert (default.ifsort, default.split_mask_num) == (False, 1)

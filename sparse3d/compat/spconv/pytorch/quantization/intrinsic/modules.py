@@ -19,18 +19,14 @@ def _checked(name: str, module: Any, kind: type[nn.Module]) -> nn.Module:
     return module
 
 
-class _Fused(SparseSequential):
-    """Children in turn."""
-
-
-class SpconvReLUNd(_Fused):
+class SpconvReLUNd(SparseSequential):
     """Convolution, ReLU."""
 
     def __init__(self, conv: Any, relu: Any) -> None:
         super().__init__(_checked("conv", conv, SparseConvolution), _checked("relu", relu, nn.ReLU))
 
 
-class SpconvBnNd(_Fused):
+class SpconvBnNd(SparseSequential):
     """Convolution, batch norm."""
 
     def __init__(self, conv: Any, bn: Any) -> None:
@@ -39,7 +35,7 @@ class SpconvBnNd(_Fused):
         )
 
 
-class SpconvBnReLUNd(_Fused):
+class SpconvBnReLUNd(SparseSequential):
     """Convolution, batch norm, ReLU."""
 
     def __init__(self, conv: Any, bn: Any, relu: Any) -> None:
@@ -53,12 +49,12 @@ class SpconvBnReLUNd(_Fused):
 class SpconvAddReLUNd(SpconvReLUNd):
     """Convolution, sum with another tensor on its output's sites, ReLU."""
 
-    def forward(self, input: Any, add_input: SparseConvTensor | None) -> Any:
+    def forward(self, input: Any, add_input: SparseConvTensor) -> Any:  # type: ignore[override]
         return super().forward(input, add_input)
 
 
 class SpconvBnAddReLUNd(SpconvBnReLUNd):
     """Convolution, batch norm, sum with another tensor on its output's sites, ReLU."""
 
-    def forward(self, input: Any, add_input: SparseConvTensor | None) -> Any:
+    def forward(self, input: Any, add_input: SparseConvTensor) -> Any:  # type: ignore[override]
         return super().forward(input, add_input)

@@ -124,7 +124,8 @@ def get_kmap_mode() -> str:
 
 
 def set_kmap_mode(kmap_mode: str) -> None:
-    """Set how kernel maps are built in the peer; the two agree here."""
+    """Set how kernel maps are built in the peer; here it tells only where the kernel is the stride:
+    "hashmap" keeps every cell that a site lies in."""
     if kmap_mode not in KMAP_MODES:
         _check.fail("kmap_mode", f"one of {KMAP_MODES}", repr(kmap_mode))
     _default_conv_config.kmap_mode = kmap_mode

@@ -77,7 +77,7 @@ def install(*names: str, force: bool = False) -> list[str]:
         for part in (name, *_COMPANIONS.get(name, ())):
             target = part.split("==", maxsplit=1)[0]
             if target not in made and (force or not _is_real(target)):
-                _register(target, part)
+                _register(target, part, force)
                 made.append(target)
     return made
 
@@ -95,14 +95,15 @@ def uninstall(*names: str) -> None:
             _Finder.versions.pop(target, None)
 
 
-def _register(target: str, name: str) -> None:
+def _register(target: str, name: str, force: bool) -> None:
     place, version = _STAND_INS[name]
     root = importlib.import_module(f"sparse3d.compat.{place}")
     _forget(target)
     for module in _tree(root):
         sys.modules[target + module.__name__.removeprefix(root.__name__)] = module
     for alias, home in getattr(root, "_ALIASES", {}).items():
-        sys.modules[alias] = importlib.import_module(f"{root.__name__}.{home}")
+        if force or not _is_real(alias.partition(".")[0]):
+            sys.modules[alias] = importlib.import_module(f"{root.__name__}.{home}")
     for spare in getattr(root, "_LAST_RESORTS", ()):
         _Finder.spares[spare] = importlib.import_module(f"{root.__name__}.{spare}")
     _Finder.versions[target] = version
@@ -121,7 +122,8 @@ def _tree(root: ModuleType) -> Iterator[ModuleType]:
 def _forget(target: str) -> None:
     root = sys.modules.get(target)
     spares = [n for n in getattr(root, "_LAST_RESORTS", ()) if _stands_in(sys.modules.get(n))]
-    for alias in [target, *getattr(root, "_ALIASES", {}), *spares]:
+    aliases = [n for n in getattr(root, "_ALIASES", {}) if _stands_in(sys.modules.get(n))]
+    for alias in [target, *aliases, *spares]:
         for name in [n for n in sys.modules if n == alias or n.startswith(f"{alias}.")]:
             del sys.modules[name]
     for name in getattr(root, "_LAST_RESORTS", ()):

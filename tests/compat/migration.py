@@ -57,6 +57,12 @@ def told(peer: str, heading: str) -> dict[str, str]:
     return made
 
 
+def absent(peer: str) -> list[str]:
+    """Modules told of under "What differs" in a line that ends so: `not there.`"""
+    lines = told(peer, "What differs").items()
+    return [name for name, words in lines if words.endswith("not there.")]
+
+
 # ------------------------------------------------------------------------------ comparing
 
 

@@ -116,3 +116,41 @@ def test_minkowski_engine_puts_its_folder_at_the_end_of_the_path(tmp_path, monke
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(ValueError, match=r"name must be one of \[.*'spconv'.*\], got 'numpy'"):
         compat.install("numpy")
+
+
+def test_modules_of_spconv_1_are_importable() -> None:
+    compat.install("spconv")
+    spconv = importlib.import_module("spconv")
+    from spconv.conv import SubMConv3d
+    from spconv.functional import SparseConvFunction
+    from spconv.modules import SparseModule
+
+    assert SparseModule is spconv.SparseModule
+    assert SubMConv3d is spconv.SubMConv3d
+    SubMConv3d(1, 1, 3, use_hash=True)
+    assert SparseConvFunction is spconv.functional.SparseConvFunction
+    for name in ("conv", "functional", "identity", "modules", "ops", "pool", "spatial", "tables"):
+        assert importlib.import_module(f"spconv.{name}") is getattr(spconv, name)
+        assert importlib.util.find_spec(f"spconv.{name}") is not None
+    compat.uninstall("spconv")
+    assert not [name for name in sys.modules if name.partition(".")[0] == "spconv"]
+
+
+def test_real_modules_of_minkowski_engines_bare_names_are_left_alone(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "MinkowskiOps.py").write_text("real = True\n")
+    (tmp_path / "MinkowskiEngineBackend").mkdir()
+    (tmp_path / "MinkowskiEngineBackend" / "__init__.py").write_text("")
+    (tmp_path / "MinkowskiEngineBackend" / "_C.py").write_text("real = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    compat.install("MinkowskiEngine")
+    assert importlib.import_module("MinkowskiOps").real
+    assert importlib.import_module("MinkowskiEngineBackend._C").real
+    assert importlib.import_module("MinkowskiUnion").MinkowskiUnion
+    compat.uninstall("MinkowskiEngine")
+    assert importlib.import_module("MinkowskiOps") is sys.modules["MinkowskiOps"]
+    kept = sys.modules["MinkowskiOps"]
+    compat.install("MinkowskiEngine")
+    assert sys.modules["MinkowskiOps"] is kept
+    compat.install("MinkowskiEngine", force=True)
+    assert sys.modules["MinkowskiOps"].__name__ == "sparse3d.compat.minkowski.MinkowskiOps"
+    assert not hasattr(importlib.import_module("MinkowskiEngineBackend._C"), "real")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 
 import numpy as np
@@ -406,3 +407,75 @@ def test_scenes_of_the_peers_own_tests() -> None:
     case.assertAllEqual(np.array([1, np.nan]), np.array([1, np.nan]))
     with pytest.raises(AssertionError):
         case.assertAllEqual(np.ones(2), np.zeros(2))
+
+
+def trained_norm(channels: int) -> torch.nn.BatchNorm1d:
+    norm = torch.nn.BatchNorm1d(channels)
+    for value in (norm.running_mean, norm.running_var, norm.weight, norm.bias):
+        assert value is not None
+        value.data.uniform_(0.5, 1.5)
+    return norm.eval()
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("bias", [False, True])
+def test_quantization_utils_fold_norms_and_activations(size: int, bias: bool) -> None:
+    from sparse3d.compat.spconv.pytorch.quantization import fuse_mapping, intrinsic, utils
+
+    indices = torch.tensor([[0, 0, 0, 0], [0, 0, 0, 1], [0, 3, 1, 2]], dtype=torch.int32)
+    x = spconv.SparseConvTensor(torch.randn(3, 2), indices, [4, 4, 4], 1)
+    layer, norm = spconv.SubMConv3d(2, 5, size, bias=bias).eval(), trained_norm(5)
+    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    wanted = norm(layer(x).features)
+    folded = utils.fuse_spconv_bn_eval(layer, norm)
+    torch.testing.assert_close(folded(x).features, wanted)
+    assert all(torch.equal(before[name], value) for name, value in layer.state_dict().items())
+    if size > 1:  # the peer's function reads a 1 x 1 kernel as it is not stored
+        statistics = (norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
+        weight, shift = utils.fuse_spconv_bn_weights(layer.weight, layer.bias, *statistics)
+        torch.testing.assert_close(weight, folded.weight)
+        torch.testing.assert_close(shift, folded.bias)
+    relu = torch.nn.ReLU()
+    close = torch.testing.assert_close
+    close(utils.fuse_spconv_act_eval(folded, relu)(x).features, wanted.relu())
+    close(fuse_mapping.fuse_conv_bn_relu(False, layer, norm, relu)(x).features, wanted.relu())
+    side = x.replace_feature(torch.randn(3, 5))
+    added = (wanted + side.features).relu()
+    close(intrinsic.SpconvBnAddReLUNd(layer, norm, relu)(x, side).features, added)
+    both = fuse_mapping.fuse_conv_bn_add_relu(False, relu, (None, (norm, layer), None))
+    close(both(x, side).features, added)
+    kept = fuse_mapping.fuse_conv_bn_relu(True, layer, norm, relu)
+    assert type(kept) is intrinsic.SpconvBnReLUNd
+    assert type(fuse_mapping.fuse_conv_bn(True, layer, norm)) is intrinsic.SpconvBnNd
+    with pytest.raises(TypeError, match="relu must be ReLU"):
+        intrinsic.SpconvReLUNd(layer, norm)
+    with pytest.raises(ValueError, match="in eval mode"):
+        utils.fuse_spconv_bn_eval(layer, norm.train())
+    with pytest.raises(NotImplementedError, match="act must be one of"):
+        utils.fuse_spconv_act_eval(layer, torch.nn.Sigmoid())
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        *[
+            ("intrinsic.qat", f"SparseConv{kind}")
+            for kind in ("", "ReLU", "AddReLU", "Bn", "BnReLU", "BnAddReLU")
+        ],
+        ("intrinsic.quantized", "SparseConvReLU"),
+        ("intrinsic.quantized", "SparseConvAddReLU"),
+        ("intrinsic.quantized", "LinearPerChannelWeightReLU"),
+        ("quantized", "SparseConv"),
+        ("quantized", "LinearPerChannelWeight"),
+        ("quantized.reference", "SpConv"),
+    ],
+)
+def test_int8_layers_import_and_refuse(module: str, name: str) -> None:
+    place = importlib.import_module(f"{spconv.quantization.__name__}.{module}")
+    kind = getattr(place, name)
+    assert kind.__name__ == name
+    assert issubclass(kind, torch.nn.Module)
+    with pytest.raises(NotImplementedError, match=f"{name} .*int8 quantisation is not implemented"):
+        kind(3, 1, 1)
+    with pytest.raises(NotImplementedError, match="int8 quantisation is not implemented"):
+        kind.from_float(torch.nn.Linear(1, 1))

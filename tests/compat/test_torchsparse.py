@@ -211,3 +211,54 @@ def test_tensor_methods_change_and_return_it() -> None:
     assert x.cpu() is x
     with pytest.raises(ValueError, match=r"spatial_range must be stated for dense\(\)"):
         x.dense()
+
+
+def test_the_default_configuration_is_copied_and_may_be_written() -> None:
+    from sparse3d.compat.torchsparse.nn.functional.conv import conv_config
+
+    default = conv_config._default_conv_config
+    own = default.copy()
+    own.downsample_mode = "minkowski"
+    assert (type(own), default.downsample_mode) == (conv_config.AttributeDict, "spconv")
+    default.downsample_mode = "minkowski"
+    try:
+        assert conv_config.resolved(None).downsample_mode == conv_config.get_downsample_mode()
+        assert conv_config.get_downsample_mode() == "minkowski"
+        assert conv_config.resolved({"downsample_mode": "spconv"}).downsample_mode == "spconv"
+    finally:
+        conv_config.set_downsample_mode("spconv")
+    twice = conv_config.get_default_conv_config(conv_config.ConvMode.mode2)
+    assert (twice.ifsort, twice.split_mask_num) == (True, 3)
+    assert (default.ifsort, default.split_mask_num) == (False, 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "padding", "bounds", "agree"),
+    [
+        (3, 2, 0, None, True),
+        (3, 2, 1, None, True),
+        (3, 2, 1, (2, 8, 8, 8), True),
+        (3, 1, 0, None, True),
+        (2, 2, 0, None, True),
+        (2, 2, 1, None, False),
+        (2, 2, 0, (2, 7, 7, 7), False),
+    ],
+)
+def test_kmap_modes_agree_but_where_the_kernel_is_the_stride(
+    size: int, stride: int, padding: int, bounds: tuple[int, ...] | None, agree: bool
+) -> None:
+    places = torch.cartesian_prod(torch.arange(2), *[torch.arange(7)] * 3).int()[::3]
+    feats, weight = torch.randn(len(places), 2), torch.randn(size**3, 2, 3)
+    made = []
+    for mode in ("hashmap_on_the_fly", "hashmap"):
+        x = ts.SparseTensor(feats, places, spatial_range=bounds)
+        config = {"kmap_mode": mode}
+        out = ts.nn.functional.conv3d(x, weight, size, None, stride, padding, config=config)
+        rows = [tuple(row) for row in out.C.tolist()]
+        made.append(dict(zip(rows, out.F, strict=True)))
+    cells = {(b, *(int(v) // stride for v in place)) for b, *place in places.tolist()}
+    assert (made[0].keys() == made[1].keys()) == agree
+    if size == stride:
+        assert made[1].keys() == cells
+    if agree:
+        assert all(torch.allclose(value, made[1][row]) for row, value in made[0].items())

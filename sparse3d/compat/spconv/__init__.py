@@ -5,7 +5,7 @@ what is changed here are spconv's rules that trained weights and unmodified code
 pools start from 0, a stride on a submanifold layer is ignored, indices may repeat.
 """
 
-from . import constants, core, pytorch, utils
+from . import constants, conv, core, pytorch, utils
 from ._legacy import (
     SparseConv2d,
     SparseConv3d,
@@ -44,16 +44,23 @@ from .pytorch import (
     SparseSequential,
     SubMConv1d,
     ToDense,
-    conv,
     functional,
+    identity,
     modules,
     ops,
     pool,
+    spatial,
     tables,
 )
 
 __version__ = "2.3.8"
 SPCONV_VERSION_NUMBERS = [2, 3, 8]
+
+# 1.x had these at the top.
+_ALIASES = {
+    f"spconv.{name}": f"pytorch.{name}"
+    for name in ("functional", "identity", "modules", "ops", "pool", "spatial", "tables")
+}
 
 __all__ = [
     "SPCONV_VERSION_NUMBERS",
@@ -98,10 +105,12 @@ __all__ = [
     "conv",
     "core",
     "functional",
+    "identity",
     "modules",
     "ops",
     "pool",
     "pytorch",
+    "spatial",
     "tables",
     "utils",
 ]

@@ -9,8 +9,7 @@ from .operators import cat, generative_add
 from .tensor import PointTensor, SparseTensor
 from .utils import collate
 from .utils.tune import tune
-
-__version__ = "2.1.0"
+from .version import __version__
 
 __all__ = [
     "PointTensor",

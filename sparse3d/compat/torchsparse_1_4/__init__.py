@@ -8,8 +8,7 @@ from ..torchsparse import backends
 from ..torchsparse.operators import cat
 from . import backbones, nn, tensor, utils
 from .tensor import PointTensor, SparseTensor
-
-__version__ = "1.4.0"
+from .version import __version__
 
 __all__ = [
     "PointTensor",

@@ -1,16 +1,16 @@
 """`torchsparse.nn.functional`."""
 
-from . import conv_config
 from .activation import leaky_relu, relu, silu
 from .conv import (
     build_kernel_map,
     conv3d,
+    conv_config,
     convert_transposed_out_in_map,
     spdownsample,
     spupsample_generative,
     transpose_kernel_map,
 )
-from .conv_config import (
+from .conv.conv_config import (
     ConvMode,
     Dataflow,
     clear_global_conv_config,

@@ -41,7 +41,7 @@ def _strided(
     coords: torch.Tensor, stride: Any, kernel_size: Any, tensor_stride: Any
 ) -> tuple[SparseTensor, Any]:
     from ....torchsparse.nn.functional import _maps
-    from ....torchsparse.nn.functional.conv_config import resolved
+    from ....torchsparse.nn.functional.conv.conv_config import resolved
 
     x = SparseTensor(coords.new_zeros((len(coords), 1), dtype=torch.float32), coords, tensor_stride)
     size, steps = (make_ntuple(v, ndim=3) for v in (kernel_size, stride))

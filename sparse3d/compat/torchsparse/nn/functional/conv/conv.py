@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from ..... import _check
-from .....geometry import Geometry
-from .....kernel_map import Coordinates
-from .....ops.conv import conv
-from ...tensor import SparseTensor
-from ...utils.utils import make_ntuple
-from ..utils.kernel import tap_order
-from . import _maps
+from ...... import _check
+from ......geometry import Geometry
+from ......kernel_map import Coordinates
+from ......ops.conv import conv
+from ....tensor import SparseTensor
+from ....utils.utils import make_ntuple
+from ...utils.kernel import tap_order
+from .. import _maps
 from .conv_config import resolved
 
 __all__ = [

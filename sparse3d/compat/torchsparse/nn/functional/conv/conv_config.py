@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from ..... import _check
+from ...... import _check
 
 __all__ = [
     "ConvMode",
@@ -54,31 +54,42 @@ class AttributeDict(dict[str, Any]):
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
 
+    def copy(self) -> AttributeDict:
+        """Another of the same entries."""
+        return AttributeDict(self)
+
 
 class _Global:
     """The peer's interface keeps these for the whole process."""
 
     config: Any = None
     conv_mode = ConvMode.mode0
-    kmap_mode = "hashmap_on_the_fly"
-    downsample_mode = "spconv"
+
+
+# By the peer's name: callers copy it, and some write to it.
+_default_conv_config = AttributeDict(
+    dataflow=Dataflow.ImplicitGEMM,
+    ifsort=False,
+    kmap_mode="hashmap_on_the_fly",
+    downsample_mode="spconv",
+    split_mask_num=1,
+    split_mask_num_bwd=3,
+    epsilon=0.0,
+    mm_thresh=0,
+    FOD_fusion=True,
+)
 
 
 def get_default_conv_config(
     conv_mode: ConvMode = ConvMode.mode0, training: bool = False
 ) -> AttributeDict:
     """The peer's defaults, with the modes that are set."""
-    return AttributeDict(
-        dataflow=Dataflow.ImplicitGEMM,
-        ifsort=conv_mode != ConvMode.mode0,
-        kmap_mode=_Global.kmap_mode,
-        downsample_mode=_Global.downsample_mode,
-        split_mask_num=3 if conv_mode == ConvMode.mode2 else 1,
-        split_mask_num_bwd=3,
-        epsilon=0.0,
-        mm_thresh=0,
-        FOD_fusion=True,
-    )
+    made = _default_conv_config.copy()
+    if conv_mode != ConvMode.mode0:
+        made.ifsort = True
+    if conv_mode == ConvMode.mode2:
+        made.split_mask_num = 3
+    return made
 
 
 def get_global_conv_config() -> Any:
@@ -108,26 +119,29 @@ def set_conv_mode(conv_mode: ConvMode | int) -> None:
 
 def get_kmap_mode() -> str:
     """How kernel maps are built in the peer."""
-    return _Global.kmap_mode
+    made: str = _default_conv_config.kmap_mode
+    return made
 
 
 def set_kmap_mode(kmap_mode: str) -> None:
-    """Set how kernel maps are built in the peer; the two agree here."""
+    """Set how kernel maps are built in the peer; here it tells only where the kernel is the stride:
+    "hashmap" keeps every cell that a site lies in."""
     if kmap_mode not in KMAP_MODES:
         _check.fail("kmap_mode", f"one of {KMAP_MODES}", repr(kmap_mode))
-    _Global.kmap_mode = kmap_mode
+    _default_conv_config.kmap_mode = kmap_mode
 
 
 def get_downsample_mode() -> str:
     """Which sites strided layers make."""
-    return _Global.downsample_mode
+    made: str = _default_conv_config.downsample_mode
+    return made
 
 
 def set_downsample_mode(downsample_mode: str) -> None:
     """Set which sites strided layers make: all reached ("spconv"), or floors ("minkowski")."""
     if downsample_mode not in DOWNSAMPLE_MODES:
         _check.fail("downsample_mode", f"one of {DOWNSAMPLE_MODES}", repr(downsample_mode))
-    _Global.downsample_mode = downsample_mode
+    _default_conv_config.downsample_mode = downsample_mode
 
 
 def resolved(config: Any) -> AttributeDict:

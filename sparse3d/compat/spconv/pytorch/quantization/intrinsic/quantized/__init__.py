@@ -1,0 +1,5 @@
+"""`spconv.pytorch.quantization.intrinsic.quantized`."""
+
+from .conv_relu import LinearPerChannelWeightReLU, SparseConvAddReLU, SparseConvReLU
+
+__all__ = ["LinearPerChannelWeightReLU", "SparseConvAddReLU", "SparseConvReLU"]

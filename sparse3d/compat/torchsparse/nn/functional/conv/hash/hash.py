@@ -1,0 +1,5 @@
+"""`torchsparse.nn.functional.conv.hash.hash`."""
+
+from ...hash import sphash
+
+__all__ = ["sphash"]

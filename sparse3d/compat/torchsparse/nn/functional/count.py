@@ -1,0 +1,5 @@
+"""`torchsparse.nn.functional.count`."""
+
+from .hash import spcount
+
+__all__ = ["spcount"]

@@ -1,0 +1,5 @@
+"""`torchsparse.nn.functional.crop`."""
+
+from .pooling import spcrop
+
+__all__ = ["spcrop"]

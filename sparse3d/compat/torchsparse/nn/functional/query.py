@@ -1,0 +1,5 @@
+"""`torchsparse.nn.functional.query`."""
+
+from .hash import sphashquery
+
+__all__ = ["sphashquery"]

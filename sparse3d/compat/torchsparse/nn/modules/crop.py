@@ -1,0 +1,5 @@
+"""`torchsparse.nn.modules.crop`."""
+
+from .pooling import SparseCrop
+
+__all__ = ["SparseCrop"]

@@ -1,0 +1,5 @@
+"""`torchsparse.backbones.modules.blocks`."""
+
+from . import SparseConvBlock, SparseConvTransposeBlock, SparseResBlock
+
+__all__ = ["SparseConvBlock", "SparseConvTransposeBlock", "SparseResBlock"]

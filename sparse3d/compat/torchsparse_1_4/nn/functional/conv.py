@@ -1,0 +1,5 @@
+"""`torchsparse.nn.functional.conv`."""
+
+from . import conv3d
+
+__all__ = ["conv3d"]

@@ -1,0 +1,5 @@
+"""`torchsparse.nn.functional.count`."""
+
+from . import spcount
+
+__all__ = ["spcount"]

@@ -1,0 +1,5 @@
+"""`torchsparse.nn.functional.crop`."""
+
+from . import spcrop
+
+__all__ = ["spcrop"]

@@ -1,0 +1,5 @@
+"""`torchsparse.nn.functional.downsample`."""
+
+from . import spdownsample
+
+__all__ = ["spdownsample"]

@@ -1,0 +1,5 @@
+"""`torchsparse.nn.functional.hash`."""
+
+from . import sphash
+
+__all__ = ["sphash"]

@@ -1,0 +1,5 @@
+"""`torchsparse.nn.functional.query`."""
+
+from . import sphashquery
+
+__all__ = ["sphashquery"]

@@ -1,0 +1,5 @@
+"""`torchsparse.nn.functional.voxelize`."""
+
+from . import spvoxelize
+
+__all__ = ["spvoxelize"]

@@ -1,0 +1,5 @@
+"""`torchsparse.nn.modules.activation`."""
+
+from . import LeakyReLU, ReLU
+
+__all__ = ["LeakyReLU", "ReLU"]

@@ -1,0 +1,5 @@
+"""`torchsparse.nn.modules.crop`."""
+
+from . import SparseCrop
+
+__all__ = ["SparseCrop"]

@@ -1,0 +1,5 @@
+"""`torchsparse.nn.modules.norm`."""
+
+from . import BatchNorm, GroupNorm
+
+__all__ = ["BatchNorm", "GroupNorm"]

@@ -1,0 +1,5 @@
+"""`torchsparse.nn.utils.apply`."""
+
+from . import fapply
+
+__all__ = ["fapply"]

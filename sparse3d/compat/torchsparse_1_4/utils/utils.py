@@ -1,0 +1,5 @@
+"""`torchsparse.utils.utils`."""
+
+from . import make_ntuple
+
+__all__ = ["make_ntuple"]

@@ -43,12 +43,14 @@ def offset_clouds(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Checked points, checked queries (the points where None) and the table of clouds."""
     points = checked_rows("xyz", xyz)
-    bounds = checked_pointer("offset", offset, points.shape[0], inclusive=True)
+    bounds = checked_pointer("offset", offset, points.shape[0], points.device, inclusive=True)
     if new_xyz is None or new_offset is None:
         return points, points, flat(bounds, bounds)
     queries = checked_rows("new_xyz", new_xyz)
     _inputs.alike("xyz", points, "new_xyz", queries)
-    new_bounds = checked_pointer("new_offset", new_offset, queries.shape[0], inclusive=True)
+    new_bounds = checked_pointer(
+        "new_offset", new_offset, queries.shape[0], queries.device, inclusive=True
+    )
     if new_bounds.shape != bounds.shape:
         fail(
             "new_offset",
@@ -63,7 +65,7 @@ def farthest_point_sampling(
 ) -> torch.Tensor:
     """(n, 3), ends of clouds, ends of samples -> int32 rows, cloud by cloud."""
     rows = checked_rows("xyz", xyz)
-    bounds = checked_pointer("offset", offset, rows.shape[0], inclusive=True)
+    bounds = checked_pointer("offset", offset, rows.shape[0], rows.device, inclusive=True)
     ends = new_offset.to("cpu", torch.int64)
     counts = torch.diff(ends, prepend=ends.new_zeros(1))
     sizes = bounds[1:] - bounds[:-1]

@@ -28,8 +28,8 @@ def _tables(
     if ptr_x is None or ptr_y is None:
         bounds_x, bounds_y = torch.tensor([0, x.shape[0]]), torch.tensor([0, y.shape[0]])
     else:
-        bounds_x = _clouds.checked_pointer("ptr_x", ptr_x, x.shape[0])
-        bounds_y = _clouds.checked_pointer("ptr_y", ptr_y, y.shape[0])
+        bounds_x = _clouds.checked_pointer("ptr_x", ptr_x, x.shape[0], x.device)
+        bounds_y = _clouds.checked_pointer("ptr_y", ptr_y, y.shape[0], y.device)
     return x, y, _clouds.flat(bounds_y, bounds_x)
 
 
@@ -38,7 +38,7 @@ def fps(
 ) -> torch.Tensor:
     """`fps` of clouds given by bounds."""
     rows = flat.checked_rows("src", src)
-    bounds = _clouds.checked_pointer("ptr", ptr, rows.shape[0])
+    bounds = _clouds.checked_pointer("ptr", ptr, rows.shape[0], rows.device)
     return flat.fps_clouds(rows, bounds, ratio, random_start, stay=True)
 
 

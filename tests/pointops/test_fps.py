@@ -67,13 +67,13 @@ def test_kernels_by_name_take_the_same_of_uneven_clouds(
     backend: str, shape: str, strategy: str, stay: bool, slots: int
 ) -> None:
     """One group a cloud, or several that meet between launches: two clouds of unequal size."""
-    sizes, counts, starts = (700, 90), (9, 12), (3, 5)
+    sizes, counts, starts = (2100, 90), (9, 12), (3, 5)
     parts = [make_cloud(shape, size, seed) for seed, size in enumerate(sizes)]
     wanted = [
         oracle.fps(part, count, start, stay=stay, slots=slots)
         for part, count, start in zip(parts, counts, starts, strict=True)
     ]
-    clouds = torch.tensor([[0, 700, 0, 9, 3, 0], [700, 790, 9, 21, 705, 700]])
+    clouds = torch.tensor([[0, 2100, 0, 9, 3, 0], [2100, 2190, 9, 21, 2105, 2100]])
     taken = fps_sample(torch.cat(parts), clouds, 21, stay, False, slots, strategy).tolist()
     assert [taken[:9], taken[9:]] == wanted
 

@@ -32,14 +32,6 @@ Clouds = dict[str, torch.Tensor]
 Timed = dict[str, list[float]]
 
 
-def optional(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except Exception as error:  # a peer that does not load is left out, by name
-        print(f"# {name}: not here ({type(error).__name__})", file=sys.stderr)
-        return None
-
-
 def clouds(points: int, scans: list[Path]) -> Clouds:
     draw = torch.Generator().manual_seed(0)
     random = torch.rand(points, 3, generator=draw) * 10
@@ -66,11 +58,20 @@ def timed(runs: dict[str, Callable[[], Any]], repeats: int) -> Timed:
 class Peers:
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self.fpsample = optional("fpsample")
-        self.tree = optional("scipy.spatial")
-        self.open3d = optional("open3d")
-        self.cluster = optional("torch_cluster")
-        self.pytorch3d = optional("pytorch3d.ops")
+        self.absent: dict[str, str] = {}
+        self.fpsample = self._optional("fpsample")
+        self.tree = self._optional("scipy.spatial")
+        self.open3d = self._optional("open3d")
+        self.cluster = self._optional("torch_cluster")
+        self.pytorch3d = self._optional("pytorch3d.ops")
+
+    def _optional(self, name: str) -> Any:
+        try:
+            return importlib.import_module(name)
+        except Exception as error:  # a peer that does not load is left out, by name
+            self.absent[name] = type(error).__name__
+            print(f"# {name}: not here ({self.absent[name]})", file=sys.stderr)
+            return None
 
     def fps(self, cloud: torch.Tensor, count: int) -> dict[str, Callable[[], Any]]:
         points = cloud.numpy()
@@ -80,6 +81,9 @@ class Peers:
                 self.fpsample.bucket_fps_kdline_sampling,
                 self.fpsample.bucket_fps_kdtree_sampling,
             )
+            if len(cloud) <= 200_000:
+                vanilla = self.fpsample.fps_sampling
+                runs["fpsample vanilla"] = lambda: vanilla(points, count, start_idx=0)
             height = 7 if len(cloud) <= 200_000 else 9
             runs["fpsample kd-line"] = lambda: line(points, count, h=height)
             runs["fpsample kd-tree"] = lambda: tree(points, count)
@@ -256,7 +260,8 @@ def main() -> None:
             "threads": args.threads,
             "repeats": args.repeats,
         }
-        args.json.write_text(json.dumps({"metadata": metadata, "results": results}, indent=1))
+        record = {"metadata": metadata, "absent": peers.absent, "results": results}
+        args.json.write_text(json.dumps(record, indent=1))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,20 @@ def make_cloud(shape: str, rows: int, seed: int = 0) -> torch.Tensor:
     return torch.stack([reach * angle.cos(), reach * angle.sin(), uniform[:, 2] * 0.1], 1)
 
 
+def tied_cloud(threads: int) -> torch.Tensor:
+    """A cloud whose farthest points tie such that their order names the number of threads.
+
+    Of the pair (threads + 5, 2 threads + 5) a reduction over twice the threads takes the second
+    first, of the pair (threads / 2 + 9, threads + 9) one over half the threads the first.
+    """
+    cloud = make_cloud("lattice", 2 * threads + 76) + 10
+    far, middle = torch.tensor([100.0, 0, 0]), torch.tensor([0, 50.0, 0])
+    cloud[0] = 13
+    cloud[threads + 5], cloud[2 * threads + 5] = cloud[0] + far, cloud[0] - far
+    cloud[threads // 2 + 9], cloud[threads + 9] = cloud[0] + middle, cloud[0] - middle
+    return cloud
+
+
 def distances32(query: torch.Tensor, reference: torch.Tensor, norm: int = 2) -> np.ndarray:
     """Float32 distances, coordinate by coordinate, every operation rounded on its own."""
     q, p = query.detach().float().numpy(), reference.detach().float().numpy()

@@ -12,7 +12,8 @@ from ._library import address, call, threads
 def _graclus(
     rowptr: torch.Tensor, col: torch.Tensor, weight: torch.Tensor, order: torch.Tensor
 ) -> torch.Tensor:
-    rowptr, col, weight, order = (t.contiguous() for t in (rowptr, col, weight, order))
+    rowptr, col, order = (t.long().contiguous() for t in (rowptr, col, order))
+    weight = weight.double().contiguous()
     mate = torch.empty(order.shape, dtype=torch.int64)
     call(
         "s3d_graclus",
@@ -37,7 +38,8 @@ def _walk(
     q: float,
     seed: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    rowptr, col, start, uniform = (t.contiguous() for t in (rowptr, col, start, uniform))
+    rowptr, col, start = (t.long().contiguous() for t in (rowptr, col, start))
+    uniform = uniform.float().contiguous()
     nodes = torch.empty((start.numel(), walk_length + 1), dtype=torch.int64)
     edges = torch.empty((start.numel(), walk_length), dtype=torch.int64)
     call(

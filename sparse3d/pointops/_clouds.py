@@ -73,19 +73,41 @@ def pointer(
     return torch.searchsorted(ids.contiguous(), steps).to("cpu", torch.int64)
 
 
-def checked_pointer(
-    name: str, value: torch.Tensor | Sequence[int], rows: int, *, inclusive: bool = False
+def whole_numbers(
+    name: str, value: torch.Tensor | Sequence[int], device: torch.device
 ) -> torch.Tensor:
-    """Bounds [B + 1] on the CPU from a caller's pointer (`inclusive`: offsets without the zero)."""
-    bounds = torch.as_tensor(value).to("cpu", torch.int64)
-    if bounds.ndim != 1:
-        fail(name, "1-dimensional", f"shape {list(bounds.shape)}")
+    """A caller's vector of whole numbers, which lies on `device` or on the CPU, as int64 there."""
+    numbers = torch.as_tensor(value)
+    if numbers.ndim != 1:
+        fail(name, "1-dimensional", f"shape {list(numbers.shape)}")
+    if numbers.numel() and numbers.dtype not in (torch.int32, torch.int64):
+        fail_type(name, "int64 or int32", numbers.dtype, "convert with .long()")
+    if numbers.device.type != "cpu" and numbers.device != device:
+        fail(name, f"on {device} as the points are", numbers.device, "move it with .to(device)")
+    return numbers.to("cpu", torch.int64)
+
+
+def checked_pointer(
+    name: str,
+    value: torch.Tensor | Sequence[int],
+    rows: int,
+    device: torch.device,
+    *,
+    inclusive: bool = False,
+    of: str = "points",
+    least: int = 1,
+) -> torch.Tensor:
+    """Bounds [B + 1] on the CPU from a caller's pointer (`inclusive`: offsets without the zero).
+
+    The pointer lies on `device` or on the CPU, holds whole numbers and at least `least` ranges.
+    """
+    bounds = whole_numbers(name, value, device)
     if inclusive:
         bounds = torch.cat([bounds.new_zeros(1), bounds])
-    ends = (bounds.numel() > 1) and (int(bounds[0]), int(bounds[-1])) == (0, rows)
+    ends = (bounds.numel() > least) and (int(bounds[0]), int(bounds[-1])) == (0, rows)
     if not ends or bool((bounds[1:] < bounds[:-1]).any()):
         start = "ascending and end" if inclusive else "ascending, start at 0 and end"
-        fail(name, f"{start} at {rows}, the number of points", bounds.tolist()[:8])
+        fail(name, f"{start} at {rows}, the number of {of}", bounds.tolist()[:8])
     return bounds
 
 

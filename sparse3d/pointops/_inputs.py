@@ -27,6 +27,13 @@ def values_known(value: torch.Tensor) -> bool:
 
 def points(name: str, value: Any, ndim: int, dim: int | None = None) -> torch.Tensor:
     """Finite floating points: `ndim` axes, the last one of `dim` coordinates where stated."""
+    cloud = shaped(name, value, ndim, dim)
+    finite(name, cloud)
+    return cloud
+
+
+def shaped(name: str, value: Any, ndim: int, dim: int | None = None) -> torch.Tensor:
+    """`points` whose values are not looked at."""
     cloud = tensor(name, value)
     letters = "(B, N, " if ndim == 3 else "(N, "
     wanted = f"of shape {letters}{'D' if dim is None else dim})"
@@ -36,7 +43,6 @@ def points(name: str, value: Any, ndim: int, dim: int | None = None) -> torch.Te
         fail_type(
             name, "float32, float16, bfloat16 or float64", cloud.dtype, "convert with .float()"
         )
-    finite(name, cloud)
     return cloud
 
 
@@ -152,6 +158,25 @@ def lengths(
         if low < 0 or high > padded:
             fail(name, f"in [0, {padded}], the padded size", low if low < 0 else high)
     return counts
+
+
+def masked(value: torch.Tensor, counts: torch.Tensor | None) -> torch.Tensor:
+    """Zeros behind the valid rows of each cloud."""
+    if counts is None:
+        return value
+    valid = torch.arange(value.shape[1]) < counts[:, None]
+    return torch.where(valid.to(value.device)[..., None], value, 0)
+
+
+def padded(
+    name: str, value: Any, lengths_name: str, counts: Any
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Points (B, P, D), finite where valid and zeros behind, and their checked `lengths`."""
+    cloud = shaped(name, value, 3)
+    valid = lengths(lengths_name, counts, cloud.shape[0], cloud.shape[1], cloud.device)
+    cloud = masked(cloud, valid)
+    finite(name, cloud)
+    return cloud, valid
 
 
 def computed(value: torch.Tensor) -> torch.Tensor:

@@ -26,19 +26,12 @@ from __future__ import annotations
 
 import torch
 
-from sparse3d._check import fail
+from sparse3d._check import fail, same_device, tensor
 
 from . import _clouds, _inputs
 from .knn import search
 
 Loss = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
-
-
-def _masked(value: torch.Tensor, lengths: torch.Tensor | None) -> torch.Tensor:
-    if lengths is None:
-        return value
-    valid = torch.arange(value.shape[1]) < lengths[:, None]
-    return torch.where(valid.to(value.device)[..., None], value, 0)
 
 
 def _one_way(
@@ -122,6 +115,8 @@ def _check_options(
 
 
 def _check_normals(name: str, normals: torch.Tensor, cloud: torch.Tensor) -> None:
+    tensor(name, normals)
+    same_device(**{name: normals, "the points": cloud})
     if normals.shape != cloud.shape or cloud.shape[2] != 3:
         fail(name, f"of shape {[*cloud.shape[:2], 3]}", list(normals.shape))
 
@@ -129,6 +124,8 @@ def _check_normals(name: str, normals: torch.Tensor, cloud: torch.Tensor) -> Non
 def _check_weights(weights: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
     if weights is None:
         return None
+    tensor("weights", weights)
+    same_device(weights=weights, x=x)
     if weights.shape != (x.shape[0],):
         fail("weights", f"of shape [{x.shape[0]}], one a cloud", list(weights.shape))
     if _inputs.values_known(weights) and not bool((weights >= 0).all()):
@@ -173,14 +170,8 @@ def chamfer_distance(
     _check_options(
         batch_reduction, point_reduction, norm, x_normals is not None or y_normals is not None
     )
-    for name, cloud, counts in (("x", x, x_lengths), ("y", y, y_lengths)):
-        if counts is None:
-            _inputs.points(name, cloud, 3)
-    x_valid = _inputs.lengths("x_lengths", x_lengths, x.shape[0], x.shape[1], x.device)
-    y_valid = _inputs.lengths("y_lengths", y_lengths, y.shape[0], y.shape[1], y.device)
-    x, y = _masked(x, x_valid), _masked(y, y_valid)
-    _inputs.points("x", x, 3)
-    _inputs.points("y", y, 3)
+    x, x_valid = _inputs.padded("x", x, "x_lengths", x_lengths)
+    y, y_valid = _inputs.padded("y", y, "y_lengths", y_lengths)
     _inputs.alike("x", x, "y", y)
     x, y = _inputs.computed(x), _inputs.computed(y)
     weights = _check_weights(weights, x)
@@ -188,6 +179,8 @@ def chamfer_distance(
     if x_normals is not None and y_normals is not None:
         _check_normals("x_normals", x_normals, x)
         _check_normals("y_normals", y_normals, y)
+        x_normals = _inputs.masked(x_normals, x_valid)
+        y_normals = _inputs.masked(y_normals, y_valid)
         there, back = (x_normals, y_normals), (y_normals, x_normals)
     forward = _one_way(x, y, x_valid, y_valid, there, weights, point_reduction, norm, abs_cosine)
     loss, loss_normals = _both_ways(

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 
 import torch
 
-from sparse3d._check import fail
+from sparse3d._check import fail, same_device
 
 from . import _clouds, _inputs
 from .ball_query import search as _ball_search
@@ -261,10 +261,16 @@ def nearest(
     return nearest_rows(x, y, clouds)
 
 
+def answerable(reference: str, query: str, clouds: torch.Tensor) -> None:
+    """No query lies in a cloud without reference points."""
+    if bool(((clouds[:, 1] > clouds[:, 0]) & (clouds[:, 3] == clouds[:, 2])).any()):
+        wanted = f"of at least one point in every cloud of {query}"
+        fail(reference, wanted, "a cloud without any")
+
+
 def nearest_rows(x: torch.Tensor, y: torch.Tensor, clouds: torch.Tensor) -> torch.Tensor:
     """`nearest` of checked rows and a checked table of clouds (x queries y)."""
-    if bool(((clouds[:, 1] > clouds[:, 0]) & (clouds[:, 3] == clouds[:, 2])).any()):
-        fail("batch_y", "of at least one point in every cloud of batch_x", "a cloud without any")
+    answerable("batch_y", "batch_x", clouds)
     return _knn_search(x.detach(), y.detach(), clouds, 1)[1][:, 0]
 
 
@@ -292,7 +298,7 @@ def fps(
     """
     rows = checked_rows("x", x)
     if ptr is not None:
-        bounds = _clouds.checked_pointer("ptr", ptr, rows.shape[0])
+        bounds = _clouds.checked_pointer("ptr", ptr, rows.shape[0], rows.device)
     else:
         bounds = _clouds.pointer("batch", rows.shape[0], batch, batch_size, rows.device)
     return fps_clouds(rows, bounds, ratio, random_start)
@@ -311,7 +317,11 @@ def fps_clouds(
     share = torch.as_tensor(0.5 if ratio is None else ratio)
     if not isinstance(ratio, torch.Tensor):
         share = share.to(rows.dtype)
+    elif share.device.type != "cpu":
+        same_device(ratio=share, points=rows)
     share = share.cpu()
+    if share.numel() not in (1, degree.numel()):
+        fail("ratio", f"one number or {degree.numel()}, one a cloud", list(share.shape))
     if not bool(((share > 0) & (share <= 1)).all()):
         fail("ratio", "in (0, 1]", share.tolist())
     counts = (degree.float() * share).ceil().long().minimum(degree)

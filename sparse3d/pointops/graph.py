@@ -28,7 +28,8 @@ import torch
 from sparse3d._check import fail, same_device, tensor
 from sparse3d._registry import Op
 
-from ._inputs import count, index
+from ._clouds import checked_pointer
+from ._inputs import count, index, values_known
 
 _MASK = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
@@ -160,7 +161,8 @@ def _rows(row: torch.Tensor, num_nodes: int) -> torch.Tensor:
 
 def _edges(
     row: torch.Tensor, col: torch.Tensor, num_nodes: int | None, *others: torch.Tensor
-) -> int:
+) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Checked int64 edges and the number of nodes."""
     tensor("row", row, 1)
     tensor("col", col, 1)
     same_device(row=row, col=col)
@@ -170,9 +172,27 @@ def _edges(
         sizes = [int(part.max()) + 1 for part in (row, col, *others) if part.numel()]
         num_nodes = max(sizes, default=0)
     count("num_nodes", num_nodes, 0)
-    index("row", row, 1, num_nodes, pad=False)
-    index("col", col, 1, num_nodes, pad=False)
-    return num_nodes
+    row = index("row", row, 1, num_nodes, pad=False)
+    col = index("col", col, 1, num_nodes, pad=False)
+    return row.long(), col.long(), num_nodes
+
+
+def _compressed(
+    rowptr: torch.Tensor, col: torch.Tensor, **others: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Checked int64 bounds and columns of a graph in compressed rows."""
+    tensor("rowptr", rowptr, 1)
+    tensor("col", col, 1)
+    same_device(rowptr=rowptr, col=col, **others)
+    if values_known(rowptr):
+        checked_pointer("rowptr", rowptr, col.numel(), rowptr.device, of="edges", least=0)
+    index("col", col, 1, rowptr.numel() - 1, pad=False)
+    return rowptr.long().contiguous(), col.long().contiguous()
+
+
+def _check_weight(weight: torch.Tensor | None, col: torch.Tensor) -> None:
+    if weight is not None and tensor("weight", weight).shape != col.shape:
+        fail("weight", f"of {col.numel()} entries, one an edge", list(weight.shape))
 
 
 def graclus_cluster(
@@ -192,17 +212,15 @@ def graclus_cluster(
     Returns:
         (num_nodes,) int64 cluster of each node; nodes are visited in a random order.
     """
-    nodes = _edges(row, col, num_nodes)
-    if weight is not None and weight.shape != row.shape:
-        fail("weight", f"of {row.numel()} entries, one an edge", list(weight.shape))
+    row, col, nodes = _edges(row, col, num_nodes)
+    _check_weight(weight, col)
+    same_device(row=row, weight=weight)
     kept = row != col
     row, col = row[kept], col[kept]
     shuffle = torch.arange(row.numel()) if weight is not None else torch.randperm(row.numel())
     shuffle = shuffle.to(row.device)
     order = shuffle[torch.argsort(row[shuffle], stable=True)]
-    values = row.new_empty(0, dtype=torch.float64)
-    if weight is not None:
-        values = weight[kept][order].double()
+    values = None if weight is None else weight[kept][order]
     return graclus_csr(_rows(row[order], nodes), col[order], values)
 
 
@@ -210,9 +228,11 @@ def graclus_csr(
     rowptr: torch.Tensor, col: torch.Tensor, weight: torch.Tensor | None = None
 ) -> torch.Tensor:
     """`graclus_cluster` of a graph in compressed rows, edges in the given order."""
+    rowptr, col = _compressed(rowptr, col, weight=weight)
+    _check_weight(weight, col)
     visit = torch.randperm(rowptr.numel() - 1).to(rowptr.device)
     values = col.new_empty(0, dtype=torch.float64) if weight is None else weight.double()
-    mates: torch.Tensor = graclus(rowptr.contiguous(), col.contiguous(), values.contiguous(), visit)
+    mates: torch.Tensor = graclus(rowptr, col, values.contiguous(), visit)
     return mates
 
 
@@ -243,8 +263,10 @@ def random_walk(
     Returns:
         Nodes (S, walk_length + 1), and edges (S, walk_length) where asked for; -1: no edge.
     """
-    nodes = _edges(row, col, num_nodes, start)
-    index("start", start, 1, nodes, pad=False)
+    tensor("start", start, 1)
+    same_device(row=row, start=start)
+    row, col, nodes = _edges(row, col, num_nodes, start)
+    start = index("start", start, 1, nodes, pad=False)
     if coalesced:
         order = torch.argsort(row * nodes + col, stable=True)
         row, col = row[order], col[order]
@@ -268,11 +290,14 @@ def random_walk_csr(
         if not 0 < value < float("inf"):
             fail(name, "finite and > 0", value)
     even = float(p) == 1.0 and float(q) == 1.0
-    uniform = torch.rand(start.numel(), walk_length) if even else torch.empty(0)
+    rowptr, col = _compressed(rowptr, col, start=start)
+    start = index("start", start, 1, rowptr.numel() - 1, pad=False).long()
+    chances = (start.numel(), walk_length) if even else (0,)
+    uniform = torch.rand(chances, dtype=torch.float32)
     seed = 0 if even else int(torch.randint(1 << 62, ()))
     found: tuple[torch.Tensor, torch.Tensor] = walk(
-        rowptr.contiguous(),
-        col.contiguous(),
+        rowptr,
+        col,
         start.contiguous(),
         uniform.to(start.device),
         walk_length,

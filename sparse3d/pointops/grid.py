@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 import torch
 
-from sparse3d._check import fail
+from sparse3d._check import fail, fail_type, same_device, tensor
 
 from . import _inputs
 
@@ -31,12 +31,22 @@ Bound = float | Sequence[float] | torch.Tensor
 
 
 def axis_values(name: str, value: Bound, pos: torch.Tensor) -> torch.Tensor:
-    """One value an axis, in the dtype of the positions."""
+    """One value an axis, in the dtype of the positions; a tensor lies with them or on the CPU."""
+    if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+        same_device(**{name: value, "pos": pos})
     values = torch.as_tensor(value, dtype=pos.dtype, device=pos.device).reshape(-1)
     if values.numel() == 1:
         values = values.expand(pos.shape[1])
     if values.numel() != pos.shape[1]:
         fail(name, f"of {pos.shape[1]} entries, one an axis", values.numel())
+    return values
+
+
+def corner(name: str, value: Bound, pos: torch.Tensor) -> torch.Tensor:
+    """A finite corner of the grid."""
+    values = axis_values(name, value, pos)
+    if _inputs.values_known(values) and not bool(values.isfinite().all()):
+        fail(name, "finite", values.tolist())
     return values
 
 
@@ -60,13 +70,22 @@ def grid_cluster(
         fail("size", "finite and > 0", sizes.tolist())
     if pos.shape[0] == 0:
         return pos.new_empty(0, dtype=torch.int64)
-    low = pos.amin(0) if start is None else axis_values("start", start, pos)
-    high = pos.amax(0) if end is None else axis_values("end", end, pos)
+    low = pos.amin(0) if start is None else corner("start", start, pos)
+    high = pos.amax(0) if end is None else corner("end", end, pos)
     cells = ((high - low) / sizes).long() + 1
     if _inputs.values_known(cells) and float(cells.double().prod()) >= 2.0**63:
         fail("size", "large enough for a grid of fewer than 2^63 cells", cells.tolist())
     weights = torch.cat([cells.new_ones(1), cells.cumprod(0)[:-1]])
     return (((pos - low) / sizes).long() * weights).sum(1)
+
+
+def _check_batch(batch: torch.Tensor, pos: torch.Tensor) -> None:
+    tensor("batch", batch, 1)
+    same_device(batch=batch, pos=pos)
+    if batch.dtype not in (torch.int32, torch.int64):
+        fail_type("batch", "int64 or int32", batch.dtype, "convert with .long()")
+    if batch.shape[0] != pos.shape[0]:
+        fail("batch", f"of {pos.shape[0]} entries, one a point", batch.shape[0])
 
 
 def voxel_grid(
@@ -77,8 +96,10 @@ def voxel_grid(
     end: Bound | None = None,
 ) -> torch.Tensor:
     """Linear voxel ids that never mix clouds; arguments as `grid_cluster`, plus a batch vector."""
-    pos = pos[:, None] if pos.ndim == 1 else pos
+    pos = _inputs.points("pos", pos[:, None] if pos.ndim == 1 else pos, 2)
     axes = pos.shape[1]
+    if batch is not None:
+        _check_batch(batch, pos)
     ids = pos.new_zeros(pos.shape[0], dtype=torch.int64) if batch is None else batch
     one = pos.new_ones(1)
     last = ids.max()[None].to(pos.dtype) if ids.numel() else 0 * one

@@ -24,11 +24,11 @@ from __future__ import annotations
 
 import torch
 
-from sparse3d._check import fail
+from sparse3d._check import fail, same_device, tensor
 
 from . import _inputs
-from ._clouds import checked_pointer, flat
-from .flat import checked_rows, sample
+from ._clouds import checked_pointer, flat, pointer, whole_numbers
+from .flat import answerable, checked_rows, sample
 from .knn import search
 
 MISSING = 1e5
@@ -43,12 +43,14 @@ def offset_clouds(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Checked points, checked queries (the points where None) and the table of clouds."""
     points = checked_rows("xyz", xyz)
-    bounds = checked_pointer("offset", offset, points.shape[0], inclusive=True)
+    bounds = checked_pointer("offset", offset, points.shape[0], points.device, inclusive=True)
     if new_xyz is None or new_offset is None:
         return points, points, flat(bounds, bounds)
     queries = checked_rows("new_xyz", new_xyz)
     _inputs.alike("xyz", points, "new_xyz", queries)
-    new_bounds = checked_pointer("new_offset", new_offset, queries.shape[0], inclusive=True)
+    new_bounds = checked_pointer(
+        "new_offset", new_offset, queries.shape[0], queries.device, inclusive=True
+    )
     if new_bounds.shape != bounds.shape:
         fail(
             "new_offset",
@@ -63,8 +65,8 @@ def farthest_point_sampling(
 ) -> torch.Tensor:
     """(n, 3), ends of clouds, ends of samples -> int32 rows, cloud by cloud."""
     rows = checked_rows("xyz", xyz)
-    bounds = checked_pointer("offset", offset, rows.shape[0], inclusive=True)
-    ends = new_offset.to("cpu", torch.int64)
+    bounds = checked_pointer("offset", offset, rows.shape[0], rows.device, inclusive=True)
+    ends = whole_numbers("new_offset", new_offset, rows.device)
     counts = torch.diff(ends, prepend=ends.new_zeros(1))
     sizes = bounds[1:] - bounds[:-1]
     if counts.shape != sizes.shape or bool((counts < 0).any()):
@@ -107,6 +109,8 @@ def grouping(
     with_xyz: bool = False,
 ) -> torch.Tensor:
     """(m, ns) of (n, c) -> (m, ns, c), or (m, ns, 3 + c) with offsets; -1 gives zeros."""
+    tensor("feat", feat)
+    same_device(idx=idx, feat=feat, xyz=xyz, new_xyz=new_xyz)
     _inputs.index("idx", idx, 2, feat.shape[0], pad=True)
     grouped = rows_at(feat, idx)
     if not with_xyz:
@@ -143,18 +147,36 @@ def interpolation(
     k: int = 3,
 ) -> torch.Tensor:
     """(m, 3), (n, 3), (m, c) -> (n, c)."""
-    idx, distance = knn_query(k, xyz, offset, new_xyz, new_offset)
-    closeness = torch.where(idx >= 0, 1.0 / (distance + 1e-8), 0)
+    points, queries, clouds = offset_clouds(xyz, offset, new_xyz, new_offset)
+    same_device(feat=tensor("feat", feat), xyz=points)
+    if feat.shape[:1] != points.shape[:1]:
+        fail("feat", f"of {points.shape[0]} rows as xyz has", list(feat.shape))
+    _inputs.count("k", k, 1)
+    answerable("offset", "new_offset", clouds)
+    distance, idx = search(queries.detach(), points.detach(), clouds, k, "euclidean")
+    closeness = torch.where(idx >= 0, 1.0 / (distance.clamp_max(MISSING) + 1e-8), 0)
     weight = closeness / closeness.sum(1, keepdim=True)
     return (rows_at(feat, idx) * weight[..., None].to(feat.dtype)).sum(1)
 
 
 def offset2batch(offset: torch.Tensor) -> torch.Tensor:
     """Inclusive ends -> int64 batch vector."""
+    tensor("offset", offset)
     sizes = torch.diff(offset.long(), prepend=offset.new_zeros(1).long())
+    if _inputs.values_known(offset):
+        ends = whole_numbers("offset", offset, offset.device)
+        checked_pointer(
+            "offset",
+            ends,
+            int(ends[-1]) if ends.numel() else 0,
+            offset.device,
+            inclusive=True,
+            least=0,
+        )
     return torch.repeat_interleave(torch.arange(len(offset), device=offset.device), sizes)
 
 
 def batch2offset(batch: torch.Tensor) -> torch.Tensor:
-    """Batch vector -> inclusive ends, int32."""
+    """Sorted batch vector -> inclusive ends, int32."""
+    pointer("batch", len(tensor("batch", batch)), batch, None, batch.device)
     return torch.bincount(batch).cumsum(0).int()

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import torch
 
-from sparse3d._check import fail
+from sparse3d._check import fail, same_device, tensor
 
 from . import _inputs
 
@@ -47,6 +47,8 @@ def _weights(name: str, value: torch.Tensor | None, cloud: torch.Tensor) -> torc
     batch, size, _ = cloud.shape
     if value is None:
         return cloud.new_full((batch, size), 1.0 / size)
+    tensor(name, value)
+    same_device(**{name: value, "the points": cloud})
     if value.shape != (batch, size):
         fail(name, f"of shape [{batch}, {size}]", list(value.shape))
     if _inputs.values_known(value) and not bool((value >= 0).all() & (value.sum(1) > 0).all()):

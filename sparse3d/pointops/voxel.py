@@ -24,7 +24,7 @@ import torch
 from sparse3d._check import fail
 
 from . import _clouds, _inputs
-from .grid import Bound, axis_values
+from .grid import Bound, axis_values, corner
 from .scatter import scatter_sum
 
 
@@ -84,10 +84,13 @@ def voxelize(
         _clouds.pointer("batch", rows, batch, None, pos.device)
         ids = batch.long()
     plain = pos.detach()
-    low = plain.amin(0) if start is None and rows else axis_values("start", start or 0.0, pos)
+    if start is None:
+        low = plain.amin(0) if rows else plain.new_zeros(pos.shape[1])
+    else:
+        low = corner("start", start, pos)
     if rows and bool((plain < low).any()):
         fail("pos", ">= start", "points below it", "lower start")
-    if end is not None and bool((plain > axis_values("end", end, pos)).any()):
+    if end is not None and bool((plain > corner("end", end, pos)).any()):
         fail("pos", "<= end", "points above it", "raise end")
     cells = ((plain - low) / sizes).floor()
     if rows and float(cells.max()) >= 2.0**31:

@@ -89,6 +89,15 @@ class TestPointnet2Ops:
         wanted = oracle.fps(far, 50, stay=True, slots=256)
         assert FurthestPointSampling.apply(far[None], 50)[0].tolist() == wanted
 
+    def test_ties_of_a_large_cloud_are_those_of_512_threads(self) -> None:
+        from pointnet2_ops.pointnet2_utils import furthest_point_sample
+
+        cloud = oracle.tied_cloud(512)
+        taken = furthest_point_sample(cloud[None], 20)[0].tolist()
+        assert taken == oracle.fps(cloud, 20, stay=True, slots=512)
+        for other in (256, 1024):
+            assert taken != oracle.fps(cloud, 20, stay=True, slots=other)
+
     def test_ball_query_pads_with_the_first_hit(self) -> None:
         from pointnet2_ops.pointnet2_utils import ball_query
 
@@ -163,11 +172,13 @@ class TestTorchCluster:
 
         cloud = torch.zeros(6, 3)
         assert torch_cluster.fps(cloud, ratio=0.5, random_start=False).tolist() == [0, 0, 0]
+        ptr, half = torch.tensor([0, 6]), torch.tensor(0.5)
+        assert torch.ops.torch_cluster.fps(cloud, ptr, half, False).tolist() == [0, 0, 0]
         cloud = make_cloud("lattice", 120)
         wanted = oracle.fps(cloud, 60, stay=True)
         assert torch_cluster.fps(cloud, random_start=False).tolist() == wanted
-        ptr = [0, 50, 120]
-        taken = torch_cluster.fps(cloud, ratio=0.1, random_start=False, ptr=ptr)
+        bounds = [0, 50, 120]
+        taken = torch_cluster.fps(cloud, ratio=0.1, random_start=False, ptr=bounds)
         assert len(taken) == 5 + 7
 
     def test_operators(self) -> None:
@@ -287,6 +298,17 @@ class TestPytorch3d:
         with pytest.raises(ValueError, match="lengths2 must be in"):
             ball_query(p1, p2, lengths2=torch.tensor([61]))
 
+    def test_the_radius_is_squared_in_float32(self) -> None:
+        from pytorch3d.ops import ball_query
+
+        point = torch.tensor([[[0.09999999403953552, 2.160400981665589e-05, 0.0]]])
+        assert ball_query(torch.zeros(1, 1, 3), point, K=1, radius=0.1).idx.item() == 0
+
+    def test_taken_points_stay_in_the_race(self) -> None:
+        from pytorch3d.ops import sample_farthest_points
+
+        assert sample_farthest_points(torch.zeros(1, 4, 3), K=3)[1].tolist() == [[0, 0, 0]]
+
     def test_farthest_points(self) -> None:
         from pytorch3d.ops import sample_farthest_points
 
@@ -366,6 +388,11 @@ class TestPointops:
         index, distance = pointops.ball_query(4, 3.5, 2.0, line, offset, line[:1], one)
         assert index.tolist() == [[0, 2, 3, -1]]  # itself is kept: d^2 <= 1e-5
         assert distance[0, 3] == 1e5
+        # d^2 = 5e-5 is neither coincident (1e-5) nor in the shell
+        near = torch.tensor([[0.0, 0, 0], [0.00707, 0, 0], [0.003, 0, 0]])
+        three = torch.tensor([3], dtype=torch.int32)
+        index, _ = pointops.ball_query(4, 2.0, 1.0, near, three, near[:1], one)
+        assert index.tolist() == [[0, 2, -1, -1]]
         index, distance = pointops.random_ball_query(4, 8.5, 2.0, line, offset, line[:1], one)
         assert set(index[0].tolist()) <= {0, 2, 3, 4, 5, 6, 7, 8}
         assert len(set(index[0].tolist())) == 4

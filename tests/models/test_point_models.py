@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from sparse3d.models.dgcnn import DGCNN, DGCNNSegmenter
 from sparse3d.models.point_mae import Grouping, PointMAE
@@ -49,7 +52,6 @@ def train(net, loss_of, steps, rate=1e-2):
 def test_pointnet2_learns_to_classify(msg):
     net = PointNet2Classifier(2, msg=msg, points=48)
     clouds, kind = shapes(4, 48)
-    cross_entropy = torch.nn.functional.cross_entropy
     first, last = train(net, lambda: cross_entropy(net(clouds), kind), 5)
     assert last < first
 
@@ -60,7 +62,6 @@ def test_pointnet2_learns_to_segment(msg):
     clouds, _ = shapes(2, 48)
     target = (clouds[..., 2] > 0).long()
     features = clouds[..., 2:].transpose(1, 2).contiguous()
-    cross_entropy = torch.nn.functional.cross_entropy
     first, last = train(net, lambda: cross_entropy(net(clouds, features), target), 5)
     assert last < 0.8 * first
 
@@ -68,7 +69,6 @@ def test_pointnet2_learns_to_segment(msg):
 def test_dgcnn_learns_and_ignores_the_order_of_points():
     net = DGCNN(2, k=8)
     clouds, kind = shapes(4, 64)
-    cross_entropy = torch.nn.functional.cross_entropy
     first, last = train(net, lambda: cross_entropy(net(clouds), kind), 8, 1e-3)
     assert last < first
     net.eval()
@@ -81,7 +81,6 @@ def test_dgcnn_learns_to_segment():
     net = DGCNNSegmenter(2, k=8)
     clouds, _ = shapes(2, 48)
     target = (clouds[..., 0] > 0).long()
-    cross_entropy = torch.nn.functional.cross_entropy
     first, last = train(net, lambda: cross_entropy(net(clouds), target), 10, 1e-3)
     assert last < 0.8 * first
 
@@ -110,7 +109,6 @@ def test_point_transformer_learns_to_segment():
     flat = clouds.reshape(-1, 3)
     offset = torch.tensor([90, 180], dtype=torch.int32)
     target = (flat[:, 1] > 0).long()
-    cross_entropy = torch.nn.functional.cross_entropy
     first, last = train(net, lambda: cross_entropy(net(flat, flat, offset), target), 10, 3e-3)
     assert last < 0.7 * first
 
@@ -139,20 +137,72 @@ def test_point_transformer_has_pointcepts_names():
         assert name in names
 
 
+@pytest.fixture(scope="module")
+def bunny(shared):
+    """Two parts of a scanned object, (2, 256, 3)."""
+    rows = read_ply(shared / "data" / "object" / "bunny_res3_ascii.ply")
+    return rows[: 2 * 256].view(2, 256, 3).contiguous()
+
+
+def pointnet2_classes(cloud, half, msg):
+    net = PointNet2Classifier(2, msg=msg, points=256)
+    return net, lambda: cross_entropy(net(cloud), torch.arange(2))
+
+
+def pointnet2_parts(cloud, half, msg):
+    net = PointNet2Segmenter(2, msg=msg, points=256)
+    return net, lambda: cross_entropy(net(cloud), half)
+
+
+def dgcnn_classes(cloud, half):
+    net = DGCNN(2, k=8)
+    return net, lambda: cross_entropy(net(cloud), torch.arange(2))
+
+
+def dgcnn_parts(cloud, half):
+    net = DGCNNSegmenter(2, k=8)
+    return net, lambda: cross_entropy(net(cloud), half)
+
+
+def masked_patches(cloud, half):
+    net = PointMAE(16, 16, width=24, depth=1, decoder_depth=1, heads=2)
+    return net, lambda: net(cloud)
+
+
+def transformer_parts(cloud, half):
+    net = PointTransformerSeg(3, 2, (1, 1, 1), (16, 32, 32), (1, 4, 4), (8, 8, 8))
+    flat, offset = cloud.reshape(-1, 3), torch.tensor([256, 512], dtype=torch.int32)
+    return net, lambda: cross_entropy(net(flat, flat, offset), half.reshape(-1))
+
+
 @pytest.mark.data
-def test_a_real_object_goes_through_every_network(shared):
-    bunny = read_ply(shared / "data" / "object" / "bunny_res3_ascii.ply")
-    cloud = bunny[: 2 * 256].view(2, 256, 3)
-    half = (cloud[..., 1] > cloud[..., 1].median()).long()
-    cross_entropy = torch.nn.functional.cross_entropy
-    net = PointNet2Segmenter(2, points=256)
-    first, last = train(net, lambda: cross_entropy(net(cloud), half), 3)
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(partial(pointnet2_classes, msg=False), id="PointNet2 SSG classes"),
+        pytest.param(partial(pointnet2_classes, msg=True), id="PointNet2 MSG classes"),
+        pytest.param(partial(pointnet2_parts, msg=False), id="PointNet2 SSG parts"),
+        pytest.param(partial(pointnet2_parts, msg=True), id="PointNet2 MSG parts"),
+        pytest.param(dgcnn_classes, id="DGCNN classes"),
+        pytest.param(dgcnn_parts, id="DGCNN parts"),
+        pytest.param(masked_patches, id="Point-MAE"),
+        pytest.param(transformer_parts, id="Point Transformer parts"),
+    ],
+)
+def test_every_network_trains_on_a_real_object(bunny, make):
+    half = (bunny[..., 1] > bunny[..., 1].median()).long()
+    net, loss_of = make(bunny, half)
+    first, last = train(net, loss_of, 4, 3e-3)
+    assert np.isfinite(first)
     assert last < first
-    for other in (DGCNN(3), PointNet2Classifier(3, msg=True, points=256)):
-        assert other.eval()(cloud).isfinite().all()
-    assert PointMAE(16, 16, width=24, depth=1, decoder_depth=1, heads=2)(cloud).isfinite()
-    segmenter = PointTransformerSeg(3, 2, (1, 1), (8, 16), (1, 4), (8, 8))
-    flat = cloud.reshape(-1, 3)
-    out = segmenter(flat, flat, torch.tensor([256, 512], dtype=torch.int32))
-    assert out.shape == (512, 2)
-    assert out.isfinite().all()
+
+
+@pytest.mark.data
+def test_patches_of_a_real_object(bunny):
+    """Every patch holds the nearest points of a centre that is a point of its cloud."""
+    patches, centres = Grouping(16, 8)(bunny)
+    assert patches.shape == (2, 16, 8, 3)
+    apart = torch.cdist(centres.double(), bunny.double())
+    assert (apart.amin(2) == 0).all()
+    nearest = apart.sort(dim=2).values[:, :, :8]
+    assert torch.allclose(patches.double().norm(dim=3), nearest, atol=1e-6)

@@ -61,6 +61,12 @@ def test_radius_is_strict_and_squared_in_float32(backend: str) -> None:
     assert ball_query(torch.zeros(1, 1, 3), exact, 1.0, 1)[1].item() == -1
 
 
+def test_the_radius_is_squared_in_float32(backend: str) -> None:
+    """The point lies between fl32(r * r) of the double product and fl32(fl32(r)^2)."""
+    point = torch.tensor([[[0.09999999403953552, 2.160400981665589e-05, 0.0]]])
+    assert ball_query(torch.zeros(1, 1, 3), point, 0.1, 1)[1].item() == 0
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_inputs_are_widened_exactly(backend: str, dtype: torch.dtype) -> None:
     cloud = make_cloud("uniform", 400).to(dtype)
@@ -122,7 +128,9 @@ def test_empty(backend: str) -> None:
     assert (ball_query(torch.zeros(2, 2, 3), torch.zeros(2, 0, 3), 1.0, 3)[1] == -1).all()
 
 
-@pytest.mark.parametrize("radius", [0.0, -1.0, float("nan"), float("inf"), 1e-23, 1e25, "big"])
+@pytest.mark.parametrize(
+    "radius", [0.0, -1.0, float("nan"), float("inf"), 1e-20, 1e-23, 1e25, "big"]
+)
 def test_bad_radius(backend: str, radius: float) -> None:
     cloud = torch.zeros(1, 4, 3)
     with pytest.raises((TypeError, ValueError), match="radius must be"):

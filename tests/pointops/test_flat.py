@@ -59,15 +59,24 @@ def test_radius(backend: str, shape: str) -> None:
 
 
 def test_radius_squares_the_double(backend: str) -> None:
-    """r = 0.1: fl32(r * r) = 0.0099999998 lies below the dense rule's fl32(fl32(r)^2)."""
-    inside = float(np.sqrt(np.float64(np.float32(0.1 * 0.1))) * (1 - 1e-7))
-    between = float(np.nextafter(np.float32(0.1), np.float32(0)))
-    assert np.float32(between) ** 2 >= np.float32(0.1 * 0.1) or True
-    x = torch.tensor([[0.1, 0, 0], [inside, 0, 0]])
-    wanted = [i for i in range(2) if np.float32(x[i, 0]) ** 2 < np.float32(0.1 * 0.1)]
-    assert flat.radius(x, torch.zeros(1, 3), 0.1)[1].tolist() == wanted
+    """The point lies between fl32(r * r), which is compared with here, and the dense rule's
+    fl32(fl32(r)^2), one bit above."""
+    point = torch.tensor([[0.09999999403953552, 2.160400981665589e-05, 0.0]])
+    origin = torch.zeros(1, 3)
+    distance = oracle.distances32(origin, point)[0, 0]
+    assert np.float32(0.1 * 0.1) <= distance < np.float32(0.1) * np.float32(0.1)
+    assert flat.radius(point, origin, 0.1).shape == (2, 0)
+    assert flat.radius(point * 0.999, origin, 0.1)[1].tolist() == [0]
+    graph = flat.radius_graph(torch.cat([origin, point]), 0.1)
+    assert graph.shape == (2, 0)
+
+
+@pytest.mark.parametrize("radius", [1e-20, 1e-30])
+def test_radius_squares_below_the_smallest_normal_are_refused(backend: str, radius: float) -> None:
+    x = torch.zeros(1, 3)
     with pytest.raises(ValueError, match="r must be such that its square fits float32"):
-        flat.radius(x, x, 1e-30)
+        flat.radius(x, x, radius)
+    assert flat.radius(x, x, 1.1e-19).tolist() == [[0], [0]]
 
 
 def test_radius_in_chunks_is_the_same(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +122,11 @@ def test_cosine(backend: str) -> None:
     cosine = torch.nn.functional.cosine_similarity(y.double()[:, None], x.double()[None], dim=2)
     wanted = cosine.argsort(dim=1, descending=True)[:, :7]
     assert torch.equal(found[1].view(20, 7), wanted)
-    assert flat.knn(torch.zeros(2, 3), torch.ones(1, 3), 2, cosine=True).shape == (2, 2)
+    # A zero row stays zero, at distance 1 from every direction.
+    zeros = flat.knn(torch.zeros(2, 3), torch.ones(1, 3), 2, cosine=True)
+    assert zeros.tolist() == [[0, 0], [0, 1]]
+    mixed = torch.tensor([[0.0, 0, 0], [-1, -1, -1], [2, 2, 2]])
+    assert flat.knn(mixed, torch.ones(1, 3), 3, cosine=True)[1].tolist() == [2, 0, 1]
 
 
 def test_nearest(backend: str, shape: str) -> None:

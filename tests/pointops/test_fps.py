@@ -6,7 +6,7 @@ import torch
 from point_oracle import make_cloud
 
 from sparse3d.pointops import furthest_point_sample
-from sparse3d.pointops.fps import sample_dense
+from sparse3d.pointops.fps import fps_sample, sample_dense
 
 
 @pytest.mark.parametrize("size", [1, 2, 31, 257])
@@ -59,6 +59,23 @@ def test_slots_decide_ties_as_a_thread_reduction_does(backend: str, shape: str) 
     cloud = make_cloud(shape, 300)
     wanted = oracle.fps(cloud, 60, stay=True, slots=64)
     assert sample_dense(cloud[None], 60, stay=True, slots=64)[0].tolist() == wanted
+
+
+@pytest.mark.parametrize("strategy", ["single", "multigroup"])
+@pytest.mark.parametrize(("stay", "slots"), [(False, 0), (True, 64)])
+def test_kernels_by_name_take_the_same_of_uneven_clouds(
+    backend: str, shape: str, strategy: str, stay: bool, slots: int
+) -> None:
+    """One group a cloud, or several that meet between launches: two clouds of unequal size."""
+    sizes, counts, starts = (2100, 90), (9, 12), (3, 5)
+    parts = [make_cloud(shape, size, seed) for seed, size in enumerate(sizes)]
+    wanted = [
+        oracle.fps(part, count, start, stay=stay, slots=slots)
+        for part, count, start in zip(parts, counts, starts, strict=True)
+    ]
+    clouds = torch.tensor([[0, 2100, 0, 9, 3, 0], [2100, 2190, 9, 21, 2105, 2100]])
+    taken = fps_sample(torch.cat(parts), clouds, 21, stay, False, slots, strategy).tolist()
+    assert [taken[:9], taken[9:]] == wanted
 
 
 def test_points_near_the_origin_can_be_left_out(backend: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sparse3d.pointops import flat, graclus_cluster, random_walk
-from sparse3d.pointops.graph import graclus, walk
+from sparse3d.pointops.graph import graclus, graclus_csr, random_walk_csr, walk
 
 
 @pytest.fixture
@@ -108,3 +108,88 @@ def test_bad_input() -> None:
     with pytest.raises(ValueError, match="row must be sorted"):
         random_walk(row.flip(0), col, row, 1, coalesced=False)
     assert graclus_cluster(row[:0], col[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_int32_graphs_give_the_same(
+    backend: str, graph: tuple[torch.Tensor, torch.Tensor], weighted: bool
+) -> None:
+    """The CPU kernel reads int64: int32 edges crashed it or gave other clusters."""
+    row, col = graph
+    weight = torch.rand(row.numel(), generator=torch.Generator().manual_seed(1))
+    start = torch.arange(60)
+    found = []
+    for dtype in (torch.int64, torch.int32):
+        r, c, s = row.to(dtype), col.to(dtype), start.to(dtype)
+        torch.manual_seed(4)
+        found.append(
+            (
+                graclus_cluster(r, c, weight if weighted else None, 60),
+                random_walk(r, c, s, 5),
+                random_walk(r, c, s, 5, 0.5, 2.0),
+            )
+        )
+    for one, other in zip(*found, strict=True):
+        assert one.dtype == other.dtype == torch.int64
+        assert torch.equal(one, other)
+    rowptr, order = torch.tensor([0, 1, 2], dtype=torch.int32), torch.tensor([0, 1])
+    narrow = torch.tensor([1, 0], dtype=torch.int32)
+    none = torch.empty(0, dtype=torch.float64)
+    assert graclus(rowptr, narrow, none, order).tolist() == [0, 0]
+    nodes, _ = walk(rowptr, narrow, narrow, torch.zeros(2, 2), 2, 1.0, 1.0, 0)
+    assert nodes.tolist() == [[1, 0, 1], [0, 1, 0]]
+
+
+def test_float64_as_default_dtype_walks_alike(
+    backend: str, graph: tuple[torch.Tensor, torch.Tensor]
+) -> None:
+    torch.manual_seed(2)
+    wanted = random_walk(*graph, torch.arange(60), 5)
+    torch.set_default_dtype(torch.float64)
+    try:
+        torch.manual_seed(2)
+        assert torch.equal(random_walk(*graph, torch.arange(60), 5), wanted)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_compressed_rows_are_checked(backend: str) -> None:
+    """These crashed the process: nothing was checked on the way to the kernel."""
+    rowptr, col = torch.tensor([0, 1, 2]), torch.tensor([1, 0])
+    with pytest.raises(ValueError, match=r"col must be in \[0, 1\), got 5000000000"):
+        graclus_csr(torch.tensor([0, 3]), torch.tensor([5_000_000_000, 1, 2]))
+    with pytest.raises(ValueError, match=r"start at 0 and end at 2, the number of edges"):
+        graclus_csr(rowptr + 1, col)
+    with pytest.raises(ValueError, match="rowptr must be ascending"):
+        random_walk_csr(torch.tensor([0, 5, 2]), col, col, 2, 1, 1)
+    with pytest.raises(ValueError, match=r"col must be in \[0, 2\), got 40000000"):
+        random_walk_csr(rowptr, torch.tensor([1, 40_000_000]), col, 2, 1, 1)
+    with pytest.raises(ValueError, match=r"start must be in \[0, 2\), got 400000000"):
+        random_walk_csr(rowptr, col, torch.tensor([400_000_000]), 2, 1, 1)
+    with pytest.raises(ValueError, match=r"start must be in \[0, 2\), got -1"):
+        random_walk_csr(rowptr, col, torch.tensor([-1]), 2, 1, 1)
+    with pytest.raises(TypeError, match="rowptr must be int64 or int32"):
+        graclus_csr(rowptr.float(), col)
+    with pytest.raises(ValueError, match="weight must be of 2 entries"):
+        graclus_csr(rowptr, col, torch.ones(3))
+    assert graclus_csr(rowptr.int(), col.int()).tolist() == [0, 0]
+    assert random_walk_csr(rowptr.int(), col.int(), col.int(), 1, 1, 1)[0].tolist() == [
+        [1, 0],
+        [0, 1],
+    ]
+    assert graclus_csr(rowptr[:1], col[:0]).shape == (0,)
+
+
+def test_graphs_lie_on_one_device(backend: str) -> None:
+    rowptr, col = torch.tensor([0, 1, 2]), torch.tensor([1, 0])
+    row, away = torch.tensor([0, 1]), torch.ones(2, device="meta")
+    for call in (
+        lambda: graclus_cluster(row, col, away),
+        lambda: graclus_cluster(row, col.to("meta")),
+        lambda: graclus_csr(rowptr, col, away),
+        lambda: graclus_csr(rowptr.to("meta"), col),
+        lambda: random_walk(row, col, row.to("meta"), 2),
+        lambda: random_walk_csr(rowptr, col, row.to("meta"), 2, 1, 1),
+    ):
+        with pytest.raises(ValueError, match="must be on one device, got"):
+            call()

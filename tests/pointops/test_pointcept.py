@@ -31,6 +31,15 @@ def test_sampling_takes_ties_as_the_reduction_does(backend: str, shape: str) -> 
     assert taken[11:].tolist() == wanted
 
 
+def test_ties_of_a_large_cloud_are_those_of_1024_threads(backend: str) -> None:
+    cloud = oracle.tied_cloud(1024)
+    end, samples = torch.tensor([len(cloud)]), torch.tensor([20])
+    taken = pointcept.farthest_point_sampling(cloud, end, samples).tolist()
+    assert taken == oracle.fps(cloud, 20, stay=True, slots=1024)
+    for other in (512, 2048):
+        assert taken != oracle.fps(cloud, 20, stay=True, slots=other)
+
+
 def test_grouping_and_interpolation_have_gradients() -> None:
     cloud = torch.rand(12, 3, dtype=torch.float64)
     feat = torch.rand(12, 2, dtype=torch.float64, requires_grad=True)

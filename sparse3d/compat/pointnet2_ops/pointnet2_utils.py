@@ -20,6 +20,7 @@ def furthest_point_sample(xyz: torch.Tensor, npoint: int) -> torch.Tensor:
     Taken points stay in the race and ties go to the thread that the CUDA reduction would keep.
     """
     _inputs.points("xyz", xyz, 3, 3)
+    _inputs.count("npoint", npoint, 0)
     slots = min(_THREADS, 1 << max(xyz.shape[1].bit_length() - 1, 0))
     return sample_dense(xyz, npoint, 0, skip_near_origin=True, stay=True, slots=slots).int()
 

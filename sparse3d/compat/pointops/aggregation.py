@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from ..._check import same_device, tensor
+from ...pointops import _inputs
+
 
 def aggregation(
     input: torch.Tensor, position: torch.Tensor, weight: torch.Tensor, idx: torch.Tensor
@@ -12,7 +15,10 @@ def aggregation(
 
     Channel j takes weight j mod w.
     """
-    values = input[idx.long()] + position
+    tensor("input", input)
+    same_device(input=input, position=position, weight=weight, idx=idx)
+    rows = _inputs.index("idx", idx, 2, input.shape[0], pad=False)
+    values = input[rows.long()] + position
     n, samples, channels = values.shape
     shares = weight.shape[-1]
     spread = values.view(n, samples, channels // shares, shares) * weight[:, :, None]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ...pointops import _clouds, flat, graph, grid
+from ..._check import fail
+from ...pointops import _clouds, _inputs, flat, graph, grid
 
 _SCHEMAS = (
     "fps(Tensor src, Tensor ptr, Tensor ratio, bool random_start) -> Tensor",
@@ -21,15 +22,20 @@ _SCHEMAS = (
 )
 
 
+def _bounds(name: str, ptr: torch.Tensor | None, rows: torch.Tensor) -> torch.Tensor:
+    if ptr is None:
+        return torch.tensor([0, rows.shape[0]])
+    return _clouds.checked_pointer(name, ptr, rows.shape[0], rows.device)
+
+
 def _tables(
     x: torch.Tensor, y: torch.Tensor, ptr_x: torch.Tensor | None, ptr_y: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     x, y = flat.checked_rows("x", x), flat.checked_rows("y", y)
-    if ptr_x is None or ptr_y is None:
-        bounds_x, bounds_y = torch.tensor([0, x.shape[0]]), torch.tensor([0, y.shape[0]])
-    else:
-        bounds_x = _clouds.checked_pointer("ptr_x", ptr_x, x.shape[0])
-        bounds_y = _clouds.checked_pointer("ptr_y", ptr_y, y.shape[0])
+    _inputs.alike("x", x, "y", y)
+    bounds_x, bounds_y = _bounds("ptr_x", ptr_x, x), _bounds("ptr_y", ptr_y, y)
+    if bounds_x.numel() != bounds_y.numel():
+        fail("ptr_y", f"of {bounds_x.numel()} entries as ptr_x has", bounds_y.numel())
     return x, y, _clouds.flat(bounds_y, bounds_x)
 
 
@@ -38,7 +44,7 @@ def fps(
 ) -> torch.Tensor:
     """`fps` of clouds given by bounds."""
     rows = flat.checked_rows("src", src)
-    bounds = _clouds.checked_pointer("ptr", ptr, rows.shape[0])
+    bounds = _clouds.checked_pointer("ptr", ptr, rows.shape[0], rows.device)
     return flat.fps_clouds(rows, bounds, ratio, random_start, stay=True)
 
 

@@ -33,7 +33,7 @@ def fps(
     """
     rows = checked_rows("src", src.reshape(src.shape[0], -1) if src.ndim > 1 else src)
     if ptr is not None:
-        bounds = _clouds.checked_pointer("ptr", ptr, rows.shape[0])
+        bounds = _clouds.checked_pointer("ptr", ptr, rows.shape[0], rows.device)
     else:
         bounds = _clouds.pointer("batch", rows.shape[0], batch, batch_size, rows.device)
     return fps_clouds(rows, bounds, ratio, random_start, stay=True)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import torch
 
+from ..._check import fail, tensor
+from ...pointops._inputs import values_known
 from .scatter import scatter, scatter_max, scatter_mean, scatter_min, scatter_sum, unknown
+
+
+def _sorted(index: torch.Tensor) -> torch.Tensor:
+    """The index, which must ascend along its last axis."""
+    tensor("index", index)
+    if index.ndim < 1:
+        fail("index", "of at least one axis", f"shape {list(index.shape)}")
+    if values_known(index) and bool((index[..., 1:] < index[..., :-1]).any()):
+        fail("index", "sorted along its last axis", "one that decreases", "use scatter instead")
+    return index
 
 
 def segment_sum_coo(
@@ -14,7 +26,7 @@ def segment_sum_coo(
     dim_size: int | None = None,
 ) -> torch.Tensor:
     """Sum of each segment."""
-    return scatter_sum(src, index, index.dim() - 1, out, dim_size)
+    return scatter_sum(src, _sorted(index), index.dim() - 1, out, dim_size)
 
 
 segment_add_coo = segment_sum_coo
@@ -27,7 +39,7 @@ def segment_mean_coo(
     dim_size: int | None = None,
 ) -> torch.Tensor:
     """Mean of each segment."""
-    return scatter_mean(src, index, index.dim() - 1, out, dim_size)
+    return scatter_mean(src, _sorted(index), index.dim() - 1, out, dim_size)
 
 
 def segment_min_coo(
@@ -37,7 +49,7 @@ def segment_min_coo(
     dim_size: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Minimum of each segment and its position."""
-    return scatter_min(src, index, index.dim() - 1, out, dim_size)
+    return scatter_min(src, _sorted(index), index.dim() - 1, out, dim_size)
 
 
 def segment_max_coo(
@@ -47,7 +59,7 @@ def segment_max_coo(
     dim_size: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Maximum of each segment and its position."""
-    return scatter_max(src, index, index.dim() - 1, out, dim_size)
+    return scatter_max(src, _sorted(index), index.dim() - 1, out, dim_size)
 
 
 def segment_coo(
@@ -60,7 +72,7 @@ def segment_coo(
     """Reduction of each segment by name."""
     if reduce not in ("sum", "add", "mean", "min", "max"):
         unknown(reduce)
-    return scatter(src, index, index.dim() - 1, out, dim_size, reduce)
+    return scatter(src, _sorted(index), index.dim() - 1, out, dim_size, reduce)
 
 
 def gather_coo(

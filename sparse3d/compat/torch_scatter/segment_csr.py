@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from ..._check import fail, fail_type, same_device, tensor
 from .scatter import scatter, scatter_max, scatter_min, unknown
 
 
@@ -14,12 +15,27 @@ def _ids(indptr: torch.Tensor, length: int) -> torch.Tensor:
     return torch.searchsorted(inner, place.contiguous(), right=True)
 
 
+def _checked(indptr: torch.Tensor, src: torch.Tensor) -> None:
+    """Bounds that ascend inside the axis they cut."""
+    tensor("indptr", indptr)
+    same_device(indptr=indptr, src=src)
+    if indptr.dtype not in (torch.int32, torch.int64):
+        fail_type("indptr", "int64 or int32", indptr.dtype, "convert with .long()")
+    if not 1 <= indptr.ndim <= src.ndim or indptr.shape[-1] < 1:
+        fail("indptr", f"of 1 to {src.ndim} axes, the last not empty", list(indptr.shape))
+    if bool((indptr[..., 1:] < indptr[..., :-1]).any()):
+        fail("indptr", "ascending along its last axis", "bounds that decrease")
+
+
 def _reduce(
     src: torch.Tensor, indptr: torch.Tensor, out: torch.Tensor | None, reduce: str
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    _checked(indptr, src)
     dim = indptr.dim() - 1
     indptr = indptr.expand(*src.shape[:dim], indptr.shape[-1])
-    first, last = int(indptr.min()), int(indptr[..., -1].max())
+    first, last = (int(indptr.min()), int(indptr.max())) if indptr.numel() else (0, 0)
+    if first < 0 or last > src.shape[dim]:
+        fail("indptr", f"in [0, {src.shape[dim]}]", first if first < 0 else last)
     kept = src.narrow(dim, 0, last)
     ids = _ids(indptr, last)
     segments = indptr.shape[-1] - 1
@@ -88,6 +104,7 @@ def gather_csr(
     src: torch.Tensor, indptr: torch.Tensor, out: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Each segment's entry repeated over its length."""
+    _checked(indptr, src)
     dim = indptr.dim() - 1
     indptr = indptr.expand(*src.shape[:dim], indptr.shape[-1])
     ids = _ids(indptr, int(indptr.reshape(-1)[-1]))

@@ -24,7 +24,7 @@ def ball_query(
 
     `skip_points_outside_cube` is accepted: it never changes the result.
     """
-    clouds = padded_pair(p1, p2, lengths1, lengths2)
+    p1, p2, clouds = padded_pair(p1, p2, lengths1, lengths2)
     square = _inputs.squared_radius("radius", radius, p1.dtype, flat=False)
     _inputs.count("K", K, 0)
     batch, queries, dim = p1.shape

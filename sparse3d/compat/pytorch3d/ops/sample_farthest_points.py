@@ -21,9 +21,8 @@ def sample_farthest_points(
 
     Taken points stay in the race, as in pytorch3d; a cloud with fewer than K points gives them all.
     """
-    _inputs.points("points", points, 3)
+    points, counts = _inputs.padded("points", points, "lengths", lengths)
     batch, padded, dim = points.shape
-    counts = _inputs.lengths("lengths", lengths, batch, padded, points.device)
     counts = torch.full((batch,), padded) if counts is None else counts
     wanted = torch.as_tensor(K, dtype=torch.int64).cpu().reshape(-1)
     if wanted.numel() not in (1, batch):

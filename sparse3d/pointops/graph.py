@@ -10,8 +10,8 @@ a neighbour x of v is drawn until accepted with probability 1/p if x = t, 1 if t
 its edge is -1. Random numbers come from torch's generator of the CPU (`torch.manual_seed`): uniform
 walks use `torch.rand(starts, walk_length)`, others seed a counter-based generator with one draw.
 Gradient: none. Determinism: same seed, same result, whatever the thread count.
-Errors: nodes outside [0, num_nodes), weights that do not match the edges, walk_length < 0, p or q
-<= 0.
+Errors: nodes outside [0, num_nodes), bounds of rows that do not ascend to the number of edges,
+weights that do not match the edges, tensors of several devices, walk_length < 0, p or q <= 0.
 
 Example:
     >>> import torch
@@ -204,7 +204,7 @@ def graclus_cluster(
     """Greedy matching of nodes with a neighbour.
 
     Args:
-        row: (E,) int64, edges of a symmetric graph in any order.
+        row: (E,) int64 or int32, edges of a symmetric graph in any order.
         col: as `row`.
         weight: (E,), the heaviest free neighbour is taken; None: the first in a random order.
         num_nodes: nodes; the largest number + 1 where None.
@@ -250,9 +250,9 @@ def random_walk(
     """Random walks along edges.
 
     Args:
-        row: (E,) int64 edges.
+        row: (E,) int64 or int32 edges.
         col: as `row`.
-        start: (S,) int64 first nodes.
+        start: (S,) int64 or int32 first nodes.
         walk_length: steps.
         p: a small p returns to the node before more often.
         q: a small q walks away from it.

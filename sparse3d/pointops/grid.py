@@ -6,8 +6,8 @@ Formula: `cell_i = trunc((pos_i - start_i) / size_i)`, `cells_i = trunc((end_i -
 positions' dtype, ids in int64. start and end default to the smallest and largest position.
 `voxel_grid` adds the batch as a last axis of size 1, so that clouds never share a cell.
 Gradient: none. Determinism: same ids everywhere. Empty input: no ids.
-Errors: size <= 0, sizes that do not match the axes, NaN or infinite positions, a grid of more than
-2^63 cells.
+Errors: size <= 0, sizes that do not match the axes, NaN or infinite positions or corners, a batch
+vector that does not match the points, tensors of several devices, a grid of more than 2^63 cells.
 
 Example:
     >>> import torch

@@ -9,7 +9,8 @@ Formula of `interpolation`: mean of k neighbours weighted by 1 / (distance + 1e-
 neighbour weighs nothing.
 Gradient: `grouping` and `interpolation` to the features (and `grouping` to positions).
 Determinism: same bytes on every backend and thread count.
-Errors: offsets that do not ascend to the number of points, NaN or infinity.
+Errors: offsets that are no whole numbers or do not ascend to the number of points, NaN or infinity,
+tensors of several devices, an interpolated point whose cloud has no points to take features from.
 
 Example:
     >>> import torch

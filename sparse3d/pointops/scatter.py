@@ -36,7 +36,7 @@ from ._inputs import count, values_known
 
 
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """How `src` becomes rows: values [N, C], one id a row, `num` segments."""
 
     ids: torch.Tensor
@@ -54,9 +54,10 @@ class _Layout:
         return out.reshape([self.size, *self.rest]).movedim(0, dim)
 
 
-def _layout(
+def lay_out(
     src: torch.Tensor, index: torch.Tensor, dim: int, dim_size: int | None
-) -> tuple[_Layout, int]:
+) -> tuple[Layout, int]:
+    """Checked arguments of a reduction as rows, and `dim` counted from the front."""
     tensor("src", src)
     tensor("index", index)
     same_device(src=src, index=index)
@@ -85,14 +86,14 @@ def _layout(
     rest = [length for axis, length in enumerate(src.shape) if axis != dim]
     if index.ndim == 1 or all(length == 1 for length in rest):
         ids = index.reshape(-1).long()
-        return _Layout(ids, size, size, rest, True), dim
+        return Layout(ids, size, size, rest, True), dim
     columns = math.prod(rest)
     moved = index.movedim(dim, 0).reshape(index.shape[dim], columns).long()
     ids = (moved * columns + torch.arange(columns, device=index.device)).reshape(-1)
-    return _Layout(ids, size * columns, size, rest, False), dim
+    return Layout(ids, size * columns, size, rest, False), dim
 
 
-def _sum(rows: torch.Tensor, layout: _Layout) -> torch.Tensor:
+def _sum(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
     if rows.is_floating_point():
         total: torch.Tensor = segment_sum(rows.contiguous(), layout.ids, layout.num)
         return total
@@ -100,7 +101,7 @@ def _sum(rows: torch.Tensor, layout: _Layout) -> torch.Tensor:
     return rows.new_zeros((layout.num, rows.shape[1])).index_add(0, layout.ids, rows)
 
 
-def _arg_max(keys: torch.Tensor, layout: _Layout) -> torch.Tensor:
+def _arg_max(keys: torch.Tensor, layout: Layout) -> torch.Tensor:
     if keys.is_floating_point():
         arg: torch.Tensor = segment_max(keys.contiguous(), layout.ids, layout.num)[1]
         return arg
@@ -127,7 +128,7 @@ def scatter_sum(
     Returns:
         `src`'s dtype, `dim_size` entries along `dim`.
     """
-    layout, dim = _layout(src, index, dim, dim_size)
+    layout, dim = lay_out(src, index, dim, dim_size)
     return layout.restore(_sum(layout.rows(src, dim), layout), dim)
 
 
@@ -135,7 +136,7 @@ def scatter_mean(
     src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
 ) -> torch.Tensor:
     """Mean of the entries of each segment; arguments as `scatter_sum`."""
-    layout, dim = _layout(src, index, dim, dim_size)
+    layout, dim = lay_out(src, index, dim, dim_size)
     total = _sum(layout.rows(src, dim), layout)
     counts = torch.bincount(layout.ids, minlength=layout.num).clamp_min(1)[:, None]
     if src.is_floating_point():
@@ -153,7 +154,7 @@ def scatter_max(
     Returns:
         `(out, arg)`; 0 and -1 where a segment is empty.
     """
-    layout, dim = _layout(src, index, dim, dim_size)
+    layout, dim = lay_out(src, index, dim, dim_size)
     rows = layout.rows(src, dim)
     return _pick(rows, rows.detach(), layout, dim)
 
@@ -162,14 +163,14 @@ def scatter_min(
     src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Minimum of each segment and the int64 position of it along `dim`; see `scatter_max`."""
-    layout, dim = _layout(src, index, dim, dim_size)
+    layout, dim = lay_out(src, index, dim, dim_size)
     rows = layout.rows(src, dim)
     keys = -rows.detach() if src.is_floating_point() else ~rows.detach()
     return _pick(rows, keys, layout, dim)
 
 
 def _pick(
-    rows: torch.Tensor, keys: torch.Tensor, layout: _Layout, dim: int
+    rows: torch.Tensor, keys: torch.Tensor, layout: Layout, dim: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     arg = _arg_max(keys, layout)
     if rows.shape[0]:

@@ -6,7 +6,7 @@ smallest position of the whole batch. Points outside `[start, end]` are a ValueE
 Order: voxels ascending by `(batch, cell_0, ..., cell_{D-1})`; points of a voxel in input order.
 Accumulation: sums in ascending order of points, float32 (float64 for float64).
 Gradient: means and sums to positions and features; the cells none.
-Errors: size <= 0, unsorted batch vectors, NaN or infinite positions, cells beyond 2^31.
+Errors: size <= 0, unsorted batch vectors, NaN or infinite positions or corners, cells beyond 2^31.
 
 Example:
     >>> import torch

@@ -169,6 +169,34 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: torch_scatter.gather_csr(ROWS[:2, 0], torch.tensor([0, 4, 2])),
         "indptr must be ascending along its last axis",
     ),
+    "gather_coo": (
+        lambda: torch_scatter.gather_coo(ROWS[:2, 0], UNSORTED + 1),
+        r"index must be in \[0, 2\), got 2",
+    ),
+    "gather_coo device": (
+        lambda: torch_scatter.gather_coo(ROWS[:2, 0], away(UNSORTED)),
+        "src and index must be on one device",
+    ),
+    "scatter_mul": (
+        lambda: torch_scatter.scatter_mul(ROWS[:, 0], UNSORTED - 1),
+        "index must be >= 0, got -1",
+    ),
+    "scatter_mul size": (
+        lambda: torch_scatter.scatter_mul(ROWS[:, 0], UNSORTED, dim_size=1),
+        r"index must be in \[0, 1\), dim_size, got 1",
+    ),
+    "sampler start": (
+        lambda: torch_cluster.neighbor_sampler(torch.tensor([2]), torch.tensor([0, 1, 2]), 1),
+        r"start must be in \[0, 2\), got 2",
+    ),
+    "sampler rowptr": (
+        lambda: torch_cluster.neighbor_sampler(ZEROS[:1], torch.tensor([0, 4, 2]), 1),
+        "rowptr must be ascending, start at 0 and end at 2, the number of edges",
+    ),
+    "sampler size": (
+        lambda: torch_cluster.neighbor_sampler(ZEROS[:1], torch.tensor([0, 2]), NAN),
+        "size must be finite and > 0, got nan",
+    ),
     "voxel_grid batch length": (
         lambda: ops.voxel_grid(ROWS, 1.0, ZEROS[:3]),
         "batch must be of 6 entries, one a point, got 3",

@@ -7,6 +7,7 @@ from typing import NoReturn
 import torch
 
 from ... import pointops
+from ...pointops.scatter import lay_out
 from .utils import broadcast
 
 
@@ -37,11 +38,11 @@ def scatter_mul(
     dim_size: int | None = None,
 ) -> torch.Tensor:
     """Product of each segment, 1 where empty; multiplied into `out` where given."""
-    spread = broadcast(index, src, dim)
+    size = list(src.shape)
+    # The layout's checks are those of every other reduction.
+    size[dim] = lay_out(src, index, dim, _size(out, dim, dim_size))[0].size
+    spread = broadcast(index, src, dim).long()
     if out is None:
-        size = list(src.shape)
-        largest = int(index.max()) + 1 if index.numel() else 0
-        size[dim] = largest if dim_size is None else dim_size
         return src.new_ones(size).scatter_reduce(dim, spread, src, "prod")
     return out.copy_(out.scatter_reduce(dim, spread, src, "prod"))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..._check import fail, tensor
+from ..._check import fail, same_device, tensor
+from ...pointops._inputs import index as indices
 from ...pointops._inputs import values_known
 from .scatter import scatter, scatter_max, scatter_mean, scatter_min, scatter_sum, unknown
 
@@ -79,7 +80,12 @@ def gather_coo(
     src: torch.Tensor, index: torch.Tensor, out: torch.Tensor | None = None
 ) -> torch.Tensor:
     """The segment's entry for every index."""
+    tensor("index", index)
+    same_device(src=src, index=index)
+    if not 1 <= index.ndim <= src.ndim:
+        fail("index", f"of 1 to {src.ndim} axes", list(index.shape))
     dim = index.dim() - 1
+    index = indices("index", index, index.ndim, src.shape[dim], pad=False).long()
     index = index.expand(*src.shape[:dim], index.shape[-1])
     spread = index.reshape([*index.shape, *[1] * (src.dim() - index.dim())])
     result = src.gather(dim, spread.expand(*index.shape, *src.shape[dim + 1 :]))

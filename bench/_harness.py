@@ -84,7 +84,7 @@ def provenance() -> dict[str, Any]:
         model = names[0].split(":")[1].strip() if names else model
     return {
         "machine": model,
-        "system": platform.platform(),
+        "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),

@@ -26,7 +26,6 @@ from sparse3d.data.metrics import Confusion
 from sparse3d.data.semantic_kitti import CLASS_NAMES
 
 __all__ = [
-    "INTERRUPTED",
     "Ledger",
     "Record",
     "Samples",
@@ -36,9 +35,6 @@ __all__ = [
     "leave_signals",
     "report",
 ]
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
 
 PathLike = str | os.PathLike[str]
 

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 
 from sparse3d.data.benchmark import (
-    INTERRUPTED,
     Ledger,
     Record,
     Samples,
@@ -33,7 +32,7 @@ from sparse3d.data.metrics import Confusion
 from sparse3d.data.progress import bar
 from sparse3d.data.segment import Segmenter, choose_device
 from sparse3d.data.semantic_kitti import CLASS_NAMES, LABEL_MAPS, LabelMap
-from sparse3d.data.team import Team
+from sparse3d.data.team import Team, run_as_team
 from sparse3d.data.views import parse_views
 
 __all__ = ["EvalOptions", "evaluate"]
@@ -78,16 +77,7 @@ class EvalOptions:
 
 def evaluate(options: EvalOptions) -> int:
     """Score a split, print and write the numbers; the exit status is 0, or 2 after any error."""
-    team = Team.from_launcher()
-    try:
-        with team:
-            return _evaluate(options, team)
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; the same command goes on\n")
-        return INTERRUPTED
+    return run_as_team(lambda team: _evaluate(options, team), "the same command goes on")
 
 
 def _evaluate(options: EvalOptions, team: Team) -> int:

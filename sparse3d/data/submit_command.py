@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparse3d.data.benchmark import INTERRUPTED, Ledger, Samples, digest, identity
+from sparse3d.data.benchmark import Ledger, Samples, digest, identity
 from sparse3d.data.config import load_config
 from sparse3d.data.dataset import SemanticKITTI
 from sparse3d.data.files import check_folder, write_labels
@@ -15,7 +15,7 @@ from sparse3d.data.kitti import LABEL_BYTES, POINT_BYTES
 from sparse3d.data.progress import bar
 from sparse3d.data.segment import Segmenter, choose_device
 from sparse3d.data.submission import check_submission, entry_of, write_submission
-from sparse3d.data.team import Team
+from sparse3d.data.team import Team, run_as_team
 
 __all__ = ["SubmitOptions", "submit"]
 
@@ -51,16 +51,7 @@ class SubmitOptions:
 
 def submit(options: SubmitOptions) -> int:
     """Predict sequences 11 to 21 and pack them; the exit status is 0, or 2 after any error."""
-    team = Team.from_launcher()
-    try:
-        with team:
-            return _submit(options, team)
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; the same command goes on\n")
-        return INTERRUPTED
+    return run_as_team(lambda team: _submit(options, team), "the same command goes on")
 
 
 def _submit(options: SubmitOptions, team: Team) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -11,9 +13,12 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-__all__ = ["Team"]
+__all__ = ["INTERRUPTED", "Team", "run_as_team"]
 
 T = TypeVar("T")
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
 
 # One process may have the slow scans; nothing here waits for a network that is gone.
 _PATIENCE = timedelta(hours=24)
@@ -81,3 +86,22 @@ class Team:
         values: list[T | None] = [None] * self.size
         dist.all_gather_object(values, value)
         return [v for v in values if v is not None]
+
+
+def run_as_team(work: Callable[[Team], int], resumes: str) -> int:
+    """A command's exit status: that of `work`, 2 after an error, `INTERRUPTED` after Ctrl-C.
+
+    Args:
+        work: The command, which may be interrupted and begun again.
+        resumes: What the line on stderr says after Ctrl-C.
+    """
+    team = Team.from_launcher()
+    try:
+        with team:
+            return work(team)
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write(f"interrupted; {resumes}\n")
+        return INTERRUPTED

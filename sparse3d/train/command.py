@@ -11,11 +11,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from sparse3d.data.benchmark import INTERRUPTED
 from sparse3d.data.config import dump_config
 from sparse3d.data.files import atomic, check_folder
 from sparse3d.data.segment import choose_device
-from sparse3d.data.team import Team
+from sparse3d.data.team import INTERRUPTED, Team, run_as_team
 from sparse3d.train.config import load_train_config
 from sparse3d.train.logs import write_curve
 from sparse3d.train.trainer import Outcome, Trainer
@@ -50,16 +49,10 @@ class TrainOptions:
 
 def train(options: TrainOptions, after_step: Callable[[], None] = lambda: None) -> int:
     """Train; the exit status is 0, 2 after an error or with broken scans, 130 when interrupted."""
-    team = Team.from_launcher()
-    try:
-        with team:
-            return _train(options, team, after_step)
-    except (ValueError, OSError) as error:
-        _say(f"error: {' '.join(str(error).split())}")
-        return 2
-    except KeyboardInterrupt:
-        _say("interrupted; the same command goes on from the last checkpoint")
-        return INTERRUPTED
+    return run_as_team(
+        lambda team: _train(options, team, after_step),
+        "the same command goes on from the last checkpoint",
+    )
 
 
 def _train(options: TrainOptions, team: Team, after_step: Callable[[], None]) -> int:

@@ -3,7 +3,7 @@
 # of torch into .venv first, or name one: make test TORCH=torch==X.Y.Z
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
-EXTRAS ?= cli,dev
+EXTRAS ?= cli,dev,docs,io,onnx,train
 PYTEST_ARGS ?=
 
 VENV := .venv

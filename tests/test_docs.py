@@ -31,6 +31,7 @@ EXECUTED = [page for page in PAGES if not page.startswith("migration/") and page
 SHOWN_ONLY = {"metal.md": {""}, "metal-harness.md": {"text"}, "testing.md": {"bash"}}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = {
+    "export.md": ["onnx", "onnxruntime", "onnxscript"],
     "index.md": ["typer", "rich", "matplotlib", "yaml"],
     "tutorial.md": ["matplotlib", "plyfile"],
 }

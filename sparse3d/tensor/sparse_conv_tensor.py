@@ -2,115 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import torch
 
-from . import _check
-from .geometry import Geometry
-from .kernel_map import Coordinates, KernelMap, edit_count, with_edit_count
-from .ops.coordinates import unique
-from .ops.dense import to_dense
-from .ops.segment import reduce_segments
-
-__all__ = ["IndiceData", "SparseConvTensor", "add", "cat", "coalesce", "collate", "decompose"]
-
-
-@dataclass(eq=False)
-class IndiceData:
-    """What a layer leaves under its `indice_key`: the kernel map and the two sets of sites.
-
-    Property names are spconv's, for code that reads them.
-    """
-
-    kernel_map: KernelMap
-    inputs: Coordinates
-    outputs: Coordinates
-    is_subm: bool
-
-    def __post_init__(self) -> None:
-        self._versions = self._seen()
-
-    def __reduce__(self) -> tuple[type[IndiceData], tuple[object, ...]]:
-        return IndiceData, (self.kernel_map, self.inputs, self.outputs, self.is_subm)
-
-    def _seen(self) -> tuple[int, int]:
-        if torch.compiler.is_compiling():
-            return (0, 0)
-        return edit_count(self.inputs.indices), edit_count(self.outputs.indices)
-
-    def is_current(self) -> bool:
-        """Whether nobody edited the sites in place since the layer left this."""
-        return torch.compiler.is_compiling() or self._versions == self._seen()
-
-    @property
-    def geometry(self) -> Geometry:
-        return self.kernel_map.geometry
-
-    @property
-    def indices(self) -> torch.Tensor:
-        return self.inputs.indices
-
-    @property
-    def out_indices(self) -> torch.Tensor:
-        return self.outputs.indices
-
-    @property
-    def spatial_shape(self) -> list[int] | None:
-        return _listed(self.inputs.spatial_shape)
-
-    @property
-    def out_spatial_shape(self) -> list[int] | None:
-        return _listed(self.outputs.spatial_shape)
-
-    @property
-    def ksize(self) -> list[int]:
-        return list(self.geometry.kernel_size)
-
-    @property
-    def stride(self) -> list[int]:
-        return list(self.geometry.stride)
-
-    @property
-    def padding(self) -> list[int]:
-        return list(self.geometry.padding)
-
-    @property
-    def dilation(self) -> list[int]:
-        return list(self.geometry.dilation)
-
-    @property
-    def indice_pair_num(self) -> torch.Tensor:
-        """Pairs per tap, int32 [K]."""
-        return self.kernel_map.splits.diff().int()
-
-    @property
-    def indice_pairs(self) -> torch.Tensor:
-        """Pairs as spconv lays them out, int32 [2, K, N], -1 where a tap has fewer."""
-        counts = self.kernel_map.splits.diff()
-        width = max(len(self.inputs), int(counts.max()))
-        table = self.kernel_map.src.new_full((2, len(counts), width), -1)
-        for tap, count in enumerate(counts.tolist()):
-            src, dst = self.kernel_map.tap(tap)
-            table[0, tap, :count], table[1, tap, :count] = src, dst
-        return table
-
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> IndiceData:
-        moved = self.kernel_map.to(device, non_blocking)
-        first, second = moved.in_indices, moved.out_indices
-        return IndiceData(
-            moved,
-            Coordinates(first, self.inputs.spatial_shape, self.inputs.batch_size),
-            Coordinates(second, self.outputs.spatial_shape, self.outputs.batch_size),
-            self.is_subm,
-        )
-
-
-def _listed(shape: Sequence[int] | None) -> list[int] | None:
-    return None if shape is None else list(shape)
+from .. import _check
+from ..kernel_map import Coordinates, with_edit_count
+from ..ops.dense import to_dense
+from .indice_data import IndiceData, listed
 
 
 class SparseConvTensor:
@@ -314,7 +215,7 @@ class SparseConvTensor:
         made.indice_dict = indice_dict
         if coordinates is not None:
             made._indices = coordinates.indices
-            made._spatial_shape = _listed(coordinates.spatial_shape)
+            made._spatial_shape = listed(coordinates.spatial_shape)
             made._batch_size = coordinates.batch_size
             made._coordinates = coordinates
             made._trusted = True
@@ -390,6 +291,8 @@ class SparseConvTensor:
 
     def coalesce(self, reduce: str = "sum") -> SparseConvTensor:
         """Merge rows that share a site; see `sparse3d.coalesce`."""
+        from .joined import coalesce
+
         return coalesce(self, reduce)
 
     def minus(self) -> SparseConvTensor:
@@ -407,7 +310,9 @@ class SparseConvTensor:
         return self.minus()
 
     def __add__(self, other: object) -> SparseConvTensor:
-        if isinstance(other, SparseConvTensor) and not _same_sites(self, other):
+        if isinstance(other, SparseConvTensor) and not same_sites(self, other):
+            from .joined import add
+
             return add(self, other)
         return self.replace_feature(self._features + self._operand(other))
 
@@ -415,7 +320,9 @@ class SparseConvTensor:
         return self + other
 
     def __sub__(self, other: object) -> SparseConvTensor:
-        if isinstance(other, SparseConvTensor) and not _same_sites(self, other):
+        if isinstance(other, SparseConvTensor) and not same_sites(self, other):
+            from .joined import add
+
             return add(self, -other)
         return self.replace_feature(self._features - self._operand(other))
 
@@ -436,7 +343,7 @@ class SparseConvTensor:
 
     def _operand(self, other: object) -> torch.Tensor | float:
         if isinstance(other, SparseConvTensor):
-            if not _same_sites(self, other):
+            if not same_sites(self, other):
                 way_out = "use + or sparse3d.add for the union of sites"
                 _check.fail("operands", "on the same sites", "different sites", way_out)
             rows, other_rows = self._features.shape[0], other._features.shape[0]
@@ -524,147 +431,9 @@ def _shape(value: Sequence[int] | torch.Tensor | None, ndim: int) -> list[int] |
     return entries
 
 
-def _same_sites(left: SparseConvTensor, right: SparseConvTensor) -> bool:
+def same_sites(left: SparseConvTensor, right: SparseConvTensor) -> bool:
+    """Whether both have the same rows of indices in the same order."""
     if left.indices is right.indices:
         return True
     same = left.indices.shape == right.indices.shape and left.device == right.device
     return same and bool(torch.equal(left.indices, right.indices))
-
-
-def _check_family(name: str, tensors: Sequence[SparseConvTensor]) -> None:
-    if not tensors:
-        _check.fail(name, "given at least one tensor", "none")
-    first = tensors[0]
-    for other in tensors[1:]:
-        if other.spatial_shape != first.spatial_shape or other.batch_size != first.batch_size:
-            _check.fail(
-                f"{name}: tensors",
-                "of one grid and batch size",
-                f"{first.spatial_shape} x {first.batch_size} and "
-                f"{other.spatial_shape} x {other.batch_size}",
-            )
-        _check.same_device(first=first.features, other=other.features)
-    for x in tensors:
-        _check.same_rows(f"{name}: features", len(x.features), "indices", len(x))
-
-
-def _union(tensors: Sequence[SparseConvTensor]) -> tuple[Coordinates, list[torch.Tensor]]:
-    """Union of the sites, and each tensor's rows in it."""
-    first, inverse = unique(torch.cat([x.indices for x in tensors]))
-    joined = torch.cat([x.indices for x in tensors]).index_select(0, first)
-    union = Coordinates(joined, tensors[0].spatial_shape, tensors[0].batch_size)
-    union.trust_distinct()
-    return union, list(torch.split(inverse, [len(x) for x in tensors]))
-
-
-def add(*tensors: SparseConvTensor) -> SparseConvTensor:
-    """Sum over the union of the sites; a tensor counts 0 where it has no site.
-
-    Args:
-        tensors: of one grid, batch size and channel count.
-
-    Returns:
-        Rows by batch id, then first occurrence, tensors in argument order.
-
-    Raises:
-        ValueError: if grids, batch sizes, channels or devices differ.
-    """
-    _check_family("add", tensors)
-    widths = {x.features.shape[1] for x in tensors}
-    if len(widths) > 1:
-        _check.fail("add: features", "of one channel count", sorted(widths))
-    union, rows = _union(tensors)
-    values = torch.cat([x.features for x in tensors])
-    total = reduce_segments(values, torch.cat(rows), len(union))
-    return tensors[0].on_sites(total, union, {})
-
-
-def cat(*tensors: SparseConvTensor) -> SparseConvTensor:
-    """Join channels; over the union of the sites where they differ, with 0 for absent ones.
-
-    Args:
-        tensors: of one grid and batch size.
-
-    Returns:
-        Sites and maps of the first tensor if all share them, else rows by batch id, then first
-        occurrence, tensors in argument order.
-
-    Raises:
-        ValueError: if grids, batch sizes or devices differ.
-    """
-    _check_family("cat", tensors)
-    first = tensors[0]
-    if all(_same_sites(first, other) for other in tensors[1:]):
-        return first.replace_feature(torch.cat([x.features for x in tensors], 1))
-    union, rows = _union(tensors)
-    spread = [
-        reduce_segments(x.features, place, len(union))
-        for x, place in zip(tensors, rows, strict=True)
-    ]
-    return first.on_sites(torch.cat(spread, 1), union, {})
-
-
-def coalesce(x: SparseConvTensor, reduce: str = "sum") -> SparseConvTensor:
-    """Merge rows that share a site.
-
-    Args:
-        x: a tensor built with `check=False`, or whose indices were assigned.
-        reduce: "sum", "mean" or "max".
-
-    Returns:
-        Distinct rows by batch id, then first occurrence.
-
-    Raises:
-        ValueError: if the reduction is not one of these.
-    """
-    sites = x.sites("coalesce")
-    first, inverse = unique(x.indices)
-    merged = Coordinates(x.indices.index_select(0, first), sites.spatial_shape, sites.batch_size)
-    merged.trust_distinct()
-    return x.on_sites(reduce_segments(x.features, inverse, len(first), reduce), merged, {})
-
-
-def collate(samples: Sequence[SparseConvTensor]) -> SparseConvTensor:
-    """Join samples into one batch, as a DataLoader's `collate_fn`: batch ids are renumbered.
-
-    Args:
-        samples: of one grid (or none) and channel count; each keeps its own batch size.
-
-    Returns:
-        Samples in order; `batch_size` is the sum of theirs.
-
-    Raises:
-        ValueError: if grids differ, or there is no sample.
-    """
-    if not samples:
-        _check.fail("collate", "given at least one sample", "none")
-    grids = {None if x.spatial_shape is None else tuple(x.spatial_shape) for x in samples}
-    if len(grids) > 1:
-        way_out = "construct every sample with the same spatial_shape"
-        _check.fail("collate: samples", "of one grid", sorted(map(str, grids)), way_out)
-    parts, start = [], 0
-    for x in samples:
-        _check.same_rows("collate: features", len(x.features), "indices", len(x))
-        moved = x.indices.clone()
-        moved[:, 0] += start
-        parts.append(moved)
-        start += x.batch_size
-    features = torch.cat([x.features for x in samples])
-    made = SparseConvTensor(
-        features, torch.cat(parts), samples[0].spatial_shape, start, check=False
-    )
-    if all(x.coordinates.known_distinct() for x in samples):
-        made.coordinates.trust_distinct()
-    return made
-
-
-def decompose(x: SparseConvTensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Features and indices of each sample in turn, rows in their order."""
-    x.sites("decompose")
-    order = torch.argsort(x.indices[:, 0], stable=True)
-    features, indices = x.features.index_select(0, order), x.indices.index_select(0, order)
-    present, counts = torch.unique_consecutive(indices[:, 0], return_counts=True)
-    end, lengths = 0, dict(zip(present.tolist(), counts.tolist(), strict=True))
-    for sample in range(x.batch_size):
-        begin, end = end, end + lengths.get(sample, 0)
-        yield features[begin:end], indices[begin:end]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ...pointops import _inputs
+from ...pointops._distance import root
 from ...pointops.knn import search
 from ...pointops.pointcept import MISSING, knn_query, offset_clouds
 
@@ -58,7 +59,7 @@ def _finish(
         return rows.new_full(place.shape, -1).int(), squared.new_full(place.shape, MISSING)
     at = place.clamp(0, rows.shape[1] - 1)
     index = torch.where(valid, rows.gather(1, at), -1)
-    distance = torch.where(valid, squared.gather(1, at).sqrt(), MISSING)
+    distance = torch.where(valid, root(squared.gather(1, at)), MISSING)
     return index.int(), distance
 
 

@@ -15,7 +15,31 @@ KINDS = (
     "uniform", "clustered", "planar", "duplicated", "line", "lattice", "one point", "geometric",
     "utm", "tiny", "huge", "denormal", "overflowing",
 )  # fmt: skip
-SIZES = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 257, 511, 1030)
+SIZES = (
+    0,
+    1,
+    2,
+    3,
+    7,
+    8,
+    9,
+    15,
+    16,
+    17,
+    31,
+    32,
+    33,
+    63,
+    64,
+    65,
+    127,
+    128,
+    129,
+    255,
+    257,
+    511,
+    1030,
+)
 DTYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 

@@ -166,9 +166,7 @@ def case_flat_knn(draw: Draw) -> None:
 
     assert found.tolist() == by_cloud(xs, ys, near)
     if all(xs[sample] for sample, size in enumerate(ys) if size):
-        wanted = by_cloud(
-            xs, ys, lambda a, b: list(brute.nearest(brute.table(q[b], p[a]), 1))
-        )
+        wanted = by_cloud(xs, ys, lambda a, b: list(brute.nearest(brute.table(q[b], p[a]), 1)))
         assert each(lambda: flat.nearest(y, x, batch_y, batch_x)).tolist() == wanted[1]
     loop, flow = bool(draw.below(2)), str(draw.pick("source_to_target", "target_to_source"))
 
@@ -258,16 +256,14 @@ def case_padded(draw: Draw) -> None:
         assert np.array_equal(found[0][b, :m, :width].numpy(), kept)
         assert not found[1][b, :, width:].any()
         assert not found[0][b, m:].any()
-        line = brute.farthest(p, min(6, n), 0, stay=True)
+        line = brute.farthest(p.astype(np.float32), min(6, n), 0, stay=True)
         assert taken[1][b].tolist() == line + [-1] * (6 - len(line))
     tables = brute.table(wide(p1.reshape(-1, dim)), wide(p2.reshape(-1, dim)))
     chosen = radius_for(draw, tables, double=False)
     if chosen is None:
         return
     radius, limit = chosen
-    balls = each(
-        lambda: tuple(pytorch3d.ops.ball_query(p1, p2, lengths1, lengths2, k, radius))
-    )
+    balls = each(lambda: tuple(pytorch3d.ops.ball_query(p1, p2, lengths1, lengths2, k, radius)))
     for b, (m, n) in enumerate(zip(lengths1.tolist(), lengths2.tolist(), strict=True)):
         hit = brute.table(wide(p1[b, :m]), wide(p2[b, :n])) < limit
         assert np.array_equal(balls[1][b, :m].numpy(), brute.first_hits(hit, k))
@@ -313,7 +309,7 @@ def case_offsets(draw: Draw) -> None:
             order = order[(kept <= np.float32(1e-5)) | ((kept >= inner) & (kept < limit))]
             if len(order) > k:
                 step = np.float32(len(order)) / np.float32(k)
-                order = order[[int(step * np.float32(i + 1)) - 1 for i in range(k)]]
+                order = order[[int(step * np.float32(i)) for i in range(k)]]
             lines.append(order)
         return lines
 
@@ -414,9 +410,7 @@ def case_scatter(draw: Draw) -> None:
     src = torch.from_numpy(draw.rng.integers(-3, 4, shape)).to(draw.dtype)
     narrow = draw.below(2) or not src.numel()
     segments = 1 + draw.below(40)
-    index = torch.from_numpy(
-        draw.rng.integers(0, segments, shape[dim] if narrow else shape)
-    )
+    index = torch.from_numpy(draw.rng.integers(0, segments, shape[dim] if narrow else shape))
     total, mean = (
         each(lambda run=run: run(src, index, dim, segments))
         for run in (pointops.scatter_sum, pointops.scatter_mean)

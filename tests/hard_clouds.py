@@ -1,4 +1,4 @@
-"""Random clouds that are hard in different ways, and brute force in the arithmetic of the contracts.
+"""Random clouds that are hard in different ways, and brute force as the contracts round it.
 
 Everything here is numpy: distances are float32 for every dtype but float64, one rounding an
 operation, axis by axis.
@@ -15,31 +15,7 @@ KINDS = (
     "uniform", "clustered", "planar", "duplicated", "line", "lattice", "one point", "geometric",
     "utm", "tiny", "huge", "denormal", "overflowing",
 )  # fmt: skip
-SIZES = (
-    0,
-    1,
-    2,
-    3,
-    7,
-    8,
-    9,
-    15,
-    16,
-    17,
-    31,
-    32,
-    33,
-    63,
-    64,
-    65,
-    127,
-    128,
-    129,
-    255,
-    257,
-    511,
-    1030,
-)
+SIZES = (0, 1, 2, 3, 7, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 255, 257, 511, 1030)
 DTYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 

@@ -222,8 +222,6 @@ def case_flat_fps(draw: Draw) -> None:
     ratio = float(draw.pick(0.07, 0.1, 0.25, 0.5, 1.0))
     points, wanted, stays = wide(x), [], []
     share = np.float32(float(torch.tensor(ratio, dtype=x.dtype)))
-    if x.dtype == torch.float64:
-        share = np.float64(ratio)
     for first, last in itertools.pairwise(ends):
         count = min(int(np.ceil(np.float32(last - first) * share)), last - first)
         if count:

@@ -231,7 +231,14 @@ class TestTorchScatter:
             scatter(src, index, reduce="median")
 
     def test_segments(self) -> None:
-        from torch_scatter import gather_coo, gather_csr, segment_coo, segment_csr, segment_max_csr
+        from torch_scatter import (
+            gather_coo,
+            gather_csr,
+            scatter_mean,
+            segment_coo,
+            segment_csr,
+            segment_max_csr,
+        )
 
         src = torch.rand(10, 6, 4)
         indptr = torch.tensor([0, 2, 5, 5, 6])[None]
@@ -245,6 +252,10 @@ class TestTorchScatter:
         assert torch.equal(gather_csr(out, indptr)[:, 3], out[:, 1])
         partial = segment_csr(torch.arange(6.0), torch.tensor([2, 4, 5]))
         assert partial.tolist() == [5.0, 4.0]
+        whole, pairs = torch.tensor([-4, 1, 3, 4]), torch.tensor([0, 0, 1, 1])
+        assert scatter_mean(whole, pairs).tolist() == [-2, 3]  # floored
+        assert segment_coo(whole, pairs, reduce="mean").tolist() == [-1, 3]  # cut
+        assert segment_csr(whole, torch.tensor([0, 2, 4]), reduce="mean").tolist() == [-1, 3]
         index = torch.tensor([0, 0, 1, 1, 1, 3])
         assert torch.allclose(segment_coo(src, index[None], reduce="sum"), out)
         assert torch.equal(gather_coo(out, index[None])[:, 5], out[:, 3])

@@ -433,6 +433,13 @@ class TestPointops:
         three = torch.tensor([3], dtype=torch.int32)
         index, _ = pointops.ball_query(4, 2.0, 1.0, near, three, near[:1], one)
         assert index.tolist() == [[0, 2, -1, -1]]
+        # all of 200 coincident points are kept, however small the radius: places 0 and 100
+        heap = torch.zeros(200, 3)
+        many = torch.tensor([200], dtype=torch.int32)
+        index, _ = pointops.ball_query(2, 1e-3, 0.0, heap + 1e-4, many, heap[:1], one)
+        assert index.tolist() == [[0, 100]]
+        index, _ = pointops.ball_query(2, 1e-4, 0.0, heap + 1e-3, many, heap[:1], one)
+        assert index.tolist() == [[0, 100]]
         index, distance = pointops.random_ball_query(4, 8.5, 2.0, line, offset, line[:1], one)
         assert set(index[0].tolist()) <= {0, 2, 3, 4, 5, 6, 7, 8}
         assert len(set(index[0].tolist())) == 4

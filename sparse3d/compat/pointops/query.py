@@ -46,7 +46,8 @@ def _candidates(
     k = min(max(4 * nsample, 64), largest)
     while True:
         squared, rows = search(queries.detach(), points.detach(), clouds, k)
-        if k >= largest or not bool(((squared < outer) & (rows >= 0))[:, -1:].any()):
+        near = (squared < outer) | (squared <= _COINCIDENT)
+        if k >= largest or not bool((near & (rows >= 0))[:, -1:].any()):
             break
         k = min(4 * k, largest)
     kept = (squared <= _COINCIDENT) | ((squared >= inner) & (squared < outer))

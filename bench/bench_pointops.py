@@ -1,12 +1,14 @@
 """Point operators against the specialists on the CPU, in one run on one machine.
 
-    python bench/bench_pointops.py [--threads 2] [--json out.json] [--lidar scan.bin ...]
+    python bench/bench_pointops.py [--threads 2] [--json out.json] [--only random kitti ...]
+    python bench/bench_pointops.py --million --json out.json
 
 Every row times ours and each peer that is installed on the same points (fpsample, SciPy, Open3D,
 torch_cluster, pytorch3d), builds of indices included, best and median of several runs taken in
-turn.
-`x` is the fastest peer over ours; a row below its bound is printed as LOST. Exactness is checked
-first: no number is printed for an operator whose result is wrong.
+turn. Each row is judged by its own bounds; one below its bound is printed as LOST. Exactness is
+checked first, on a cut of every cloud: no number is printed for an operator whose result is wrong.
+Clouds are random points, the same points sorted, and the scans of `SCANS` that are in the shared
+data. `--json` keeps rows that an earlier run on the same machine and commit has put there.
 """
 
 from __future__ import annotations
@@ -14,44 +16,128 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import _harness
 import numpy as np
 import torch
 
 from sparse3d import _registry, pointops
 
-Clouds = dict[str, torch.Tensor]
-Timed = dict[str, list[float]]
+Runs = dict[str, Callable[[], Any]]
+Best = dict[str, float]
+OURS = "sparse3d"
+MOST = 130_000
+"""Scans of more points are thinned evenly to at most so many, so that rows stay near 100,000."""
 
 
-def clouds(points: int, scans: list[Path]) -> Clouds:
+@dataclass(frozen=True)
+class Scan:
+    """A real cloud of the shared data; `unit` is the length that radii are told in, in metres."""
+
+    name: str
+    file: str
+    unit: float = 1.0
+
+
+SCANS = (
+    Scan("KITTI 64 beams, road", "lidar/kitti_spvnas_000000.bin"),
+    Scan("KITTI 64 beams, town", "lidar/kitti_00_000094.bin"),
+    Scan(
+        "Argoverse 2, 2 x 32 beams, float16", "lidar/av2_7fab2350_315966265259836000_labelled.npz"
+    ),
+    Scan("Ouster 128 beams", "lidar/os128_patchwork_000000.pcd"),
+    Scan("nuScenes 32 beams", "lidar/nuscenes_n015_1532402927647951.pcd.bin"),
+    Scan("urban laser scan", "lidar/small_gicp_source.ply"),
+    Scan("room, tilting laser", "indoor/room_scan1.pcd"),
+    Scan("office, depth camera", "indoor/office1_organized_nan.pcd", 0.2),
+    Scan("turtle, depth camera", "object/cturtle.pcd", 0.1),
+    Scan("aerial tile, feet", "aerial/autzen_trim.laz", 20.0),
+)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a row must reach. `value` is None where no peer of its kind is installed."""
+
+    text: str
+    value: Callable[[Best], float | None]
+    met: Callable[[float], bool]
+
+
+def at_most(milliseconds: float) -> Bound:
+    return Bound(
+        f"at most {milliseconds:g} ms", lambda best: best[OURS], lambda value: value <= milliseconds
+    )
+
+
+def times(
+    factor: float, peers: str = "the fastest peer", match: Callable[[str], bool] = lambda _: True
+) -> Bound:
+    """So many times as fast as the fastest of the peers that match."""
+
+    def value(best: Best) -> float | None:
+        theirs = [ms for who, ms in best.items() if who != OURS and match(who)]
+        return min(theirs) / best[OURS] if theirs else None
+
+    return Bound(f"{factor:g}x {peers}", value, lambda reached: reached >= factor)
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    bounds: tuple[Bound, ...]
+    ours: Callable[[], Any]
+    peers: Runs
+
+
+@dataclass(frozen=True)
+class Cloud:
+    name: str
+    points: torch.Tensor
+    unit: float = 1.0
+
+
+def clouds(points: int) -> list[Cloud]:
     draw = torch.Generator().manual_seed(0)
     random = torch.rand(points, 3, generator=draw) * 10
-    found = {"random": random, "sorted": random[random[:, 0].argsort()].contiguous()}
-    for scan in scans:
-        rows = torch.from_numpy(np.fromfile(scan, np.float32).reshape(-1, 4)[:, :3].copy())
-        found[scan.stem] = rows[:points].contiguous()
+    ordered = random[random[:, 0].argsort()].contiguous()
+    found = [Cloud("random", random), Cloud("sorted", ordered)]
+    for scan in SCANS:
+        path = _harness.shared() / "data" / scan.file
+        if not path.is_file():
+            print(f"# {scan.name}: no {scan.file} in the shared data", file=sys.stderr)
+            continue
+        rows = real_points(path)
+        rows = rows[:: -(-len(rows) // MOST)]
+        found.append(Cloud(scan.name, torch.from_numpy(rows.copy()), scan.unit))
     return found
 
 
-def timed(runs: dict[str, Callable[[], Any]], repeats: int) -> Timed:
-    """Seconds of each, taken in turn so that a busy moment hits all of them."""
-    taken: Timed = {name: [] for name in runs}
+def real_points(path: Path) -> np.ndarray:
+    """Positions near the origin, without the zeros that stand for no return."""
+    from sparse3d.data.readers import read_points
+
+    rows, _ = read_points(path, drop_invalid=True).local()
+    return rows[(rows != 0).any(1)]
+
+
+def timed(runs: Runs, repeats: int) -> dict[str, list[float]]:
+    """Milliseconds of each, taken in turn so that a busy moment hits all of them."""
+    taken: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run()
     for _ in range(repeats):
         for name, run in runs.items():
             begin = time.perf_counter()
             run()
-            taken[name].append(time.perf_counter() - begin)
+            taken[name].append(1e3 * (time.perf_counter() - begin))
     return taken
 
 
@@ -73,9 +159,9 @@ class Peers:
             print(f"# {name}: not here ({self.absent[name]})", file=sys.stderr)
             return None
 
-    def fps(self, cloud: torch.Tensor, count: int) -> dict[str, Callable[[], Any]]:
+    def fps(self, cloud: torch.Tensor, count: int) -> Runs:
         points = cloud.numpy()
-        runs: dict[str, Callable[[], Any]] = {}
+        runs: Runs = {}
         if self.fpsample:
             line, tree = (
                 self.fpsample.bucket_fps_kdline_sampling,
@@ -98,9 +184,9 @@ class Peers:
             runs["pytorch3d"] = lambda: self.pytorch3d.sample_farthest_points(cloud[None], K=count)
         return runs
 
-    def knn(self, query: torch.Tensor, cloud: torch.Tensor, k: int) -> dict[str, Callable[[], Any]]:
+    def knn(self, query: torch.Tensor, cloud: torch.Tensor, k: int) -> Runs:
         q, p = query.numpy(), cloud.numpy()
-        runs: dict[str, Callable[[], Any]] = {}
+        runs: Runs = {}
         if self.tree:
             make = self.tree.cKDTree
             runs["cKDTree"] = lambda: make(p).query(q, k, workers=self.threads)
@@ -112,11 +198,9 @@ class Peers:
             )
         return runs
 
-    def ball(
-        self, query: torch.Tensor, cloud: torch.Tensor, radius: float, k: int
-    ) -> dict[str, Callable[[], Any]]:
+    def ball(self, query: torch.Tensor, cloud: torch.Tensor, radius: float, k: int) -> Runs:
         q, p = query.numpy(), cloud.numpy()
-        runs: dict[str, Callable[[], Any]] = {}
+        runs: Runs = {}
         if self.open3d:
             runs["Open3D hybrid"] = lambda: self._search(p, "hybrid_index", radius).hybrid_search(
                 self._tensor(q), radius, k
@@ -140,70 +224,118 @@ class Peers:
         return search
 
 
-def check() -> None:
+def check(cloud: Cloud) -> None:
     """Ours against the references, on a cut of the size that brute force can do."""
-    cloud = torch.rand(4000, 3) * 3
+    cut = cloud.points[:: -(-len(cloud.points) // 4000)][None]
     for name, run in (
-        ("fps", lambda: pointops.furthest_point_sample(cloud[None], 300)),
-        ("knn", lambda: pointops.knn(cloud[None, :500], cloud[None], 16)[1]),
-        ("ball query", lambda: pointops.ball_query(cloud[None, :500], cloud[None], 0.3, 32)[1]),
+        ("fps", lambda: pointops.furthest_point_sample(cut, 300)),
+        ("knn", lambda: pointops.knn(cut[:, ::8], cut, 16)[1]),
+        ("ball query", lambda: pointops.ball_query(cut[:, ::8], cut, 0.5 * cloud.unit, 32)[1]),
     ):
         mine = run()
         with _registry.force("reference"):
             if not torch.equal(mine, run()):
-                raise SystemExit(f"{name} is wrong: no numbers")
+                raise SystemExit(f"{name} of {cloud.name} is wrong: no numbers")
 
 
-def rows(peers: Peers, found: Clouds) -> list[tuple[str, float, Callable[[], Any], dict[str, Any]]]:
-    """(name, bound, ours, peers) of every row."""
-    out = []
-    for name, cloud in found.items():
-        batch, few = cloud[None], cloud[:: max(len(cloud) // 1024, 1)][:1024].contiguous()
-        out += [
-            (
-                f"FPS 1,024 of {len(cloud):,} {name}",
-                1.0,
-                lambda batch=batch: pointops.furthest_point_sample(batch, 1024),
-                peers.fps(cloud, 1024),
-            ),
-            (
-                f"kNN 16 of {len(cloud):,} queries {name}",
-                1.5,
-                lambda batch=batch: pointops.knn(batch, batch, 16),
-                peers.knn(cloud, cloud, 16),
-            ),
-            (
-                f"kNN 16 of 1,024 queries {name}",
-                1.5,
-                lambda batch=batch, few=few: pointops.knn(few[None], batch, 16),
-                peers.knn(few, cloud, 16),
-            ),
-            (
-                f"ball query 32, r = 0.5, 1,024 queries {name}",
-                1.5,
-                lambda batch=batch, few=few: pointops.ball_query(few[None], batch, 0.5, 32),
-                peers.ball(few, cloud, 0.5, 32),
-            ),
-            (
-                f"ball query 32, r = 0.2, {len(cloud):,} queries {name}",
-                1.5,
-                lambda batch=batch: pointops.ball_query(batch, batch, 0.2, 32),
-                peers.ball(cloud, cloud, 0.2, 32),
-            ),
-        ]
-    return out
+def rows(peers: Peers, cloud: Cloud) -> list[Row]:
+    points = cloud.points
+    batch, few = points[None], points[:: max(len(points) // 1024, 1)][:1024].contiguous()
+    size, near, wide = f"{len(points):,}", 0.2 * cloud.unit, 0.5 * cloud.unit
+    fast = (times(1.5),)
+    return [
+        Row(
+            f"FPS 1,024 of {size}, {cloud.name}",
+            (at_most(13),),
+            lambda: pointops.furthest_point_sample(batch, 1024),
+            peers.fps(points, 1024),
+        ),
+        Row(
+            f"kNN 16, {size} queries, {cloud.name}",
+            fast,
+            lambda: pointops.knn(batch, batch, 16),
+            peers.knn(points, points, 16),
+        ),
+        Row(
+            f"kNN 16, 1,024 queries, {cloud.name}",
+            fast,
+            lambda: pointops.knn(few[None], batch, 16),
+            peers.knn(few, points, 16),
+        ),
+        Row(
+            f"ball query 32, r = {wide:g}, 1,024 queries, {cloud.name}",
+            fast,
+            lambda: pointops.ball_query(few[None], batch, wide, 32),
+            peers.ball(few, points, wide, 32),
+        ),
+        Row(
+            f"ball query 32, r = {near:g}, {size} queries, {cloud.name}",
+            fast,
+            lambda: pointops.ball_query(batch, batch, near, 32),
+            peers.ball(points, points, near, 32),
+        ),
+    ]
 
 
-def processor() -> str:
-    """The model's name, where the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    found = {
-        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)
+def million_rows(peers: Peers) -> list[Row]:
+    points = torch.rand(1_000_000, 3, generator=torch.Generator().manual_seed(1)) * 100
+    check(Cloud("a million points", points))
+    batch = points[None]
+    return [
+        Row(
+            "FPS 1,024 of 1,000,000",
+            (
+                times(5, "the best exact peer but kd-line", lambda who: "kd-line" not in who),
+                times(1, "fpsample kd-line", lambda who: "kd-line" in who),
+            ),
+            lambda: pointops.furthest_point_sample(batch, 1024),
+            peers.fps(points, 1024),
+        ),
+        Row(
+            "kNN 16, 1,000,000 queries",
+            (times(1.5, "cKDTree"),),
+            lambda: pointops.knn(batch, batch, 16),
+            peers.knn(points, points, 16),
+        ),
+    ]
+
+
+def judged(row: Row, repeats: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Best times with the verdict, and medians; both flat records."""
+    taken = timed({OURS: row.ours, **row.peers}, repeats)
+    best = {who: min(ms) for who, ms in taken.items()}
+    verdicts, lost = [], False
+    for bound in row.bounds:
+        value = bound.value(best)
+        met = value is not None and bound.met(value)
+        lost |= value is not None and not met
+        word = "no such peer" if value is None else "met" if met else "LOST"
+        verdicts.append(f"{bound.text}: {'' if value is None else f'{value:.3g}, '}{word}")
+    gain = times(0).value(best)
+    record = {
+        "row": row.name,
+        "verdict": "; ".join(verdicts),
+        "lost": lost,
+        "x fastest peer": "" if gain is None else round(gain, 2),
+        **{f"{who} ms": round(ms, 3) for who, ms in best.items()},
     }
-    return f"{found.get('model name', platform.processor())}, model {found.get('model', '?')}"
+    middle = {f"{who} ms": round(statistics.median(ms), 3) for who, ms in taken.items()}
+    return record, {"row": row.name, **middle}
+
+
+def keep(path: Path, about: dict[str, Any], results: list[Any], medians: list[Any]) -> None:
+    """Write rows beside those of an earlier run on the same machine and commit."""
+    old = json.loads(path.read_text()) if path.is_file() else {}
+    same = ("machine", "torch", "threads", "commit")
+    where = old.get("provenance", {})
+    if any(where.get(key) != about["provenance"][key] for key in same):
+        old = {}
+    fresh = {record["row"] for record in results}
+    kept = [
+        [record for record in old.get(part, []) if record["row"] not in fresh]
+        for part in ("results", "medians")
+    ]
+    _harness.write(path, {**about, "results": kept[0] + results, "medians": kept[1] + medians})
 
 
 def main() -> None:
@@ -212,56 +344,39 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--points", type=int, default=100_000)
     parser.add_argument("--million", action="store_true", help="the rows of a million points alone")
-    parser.add_argument("--lidar", type=Path, nargs="*", default=[], help="KITTI scans (.bin)")
+    parser.add_argument("--only", nargs="*", help="clouds whose name contains one of these words")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    check()
     peers = Peers(args.threads)
-    table = [] if args.million else rows(peers, clouds(args.points, args.lidar))
+    results, medians = [], []
+
+    def run(table: list[Row]) -> None:
+        for row in table:
+            record, middle = judged(row, args.repeats)
+            results.append(record)
+            medians.append(middle)
+            listed = ", ".join(f"{k} {v}" for k, v in record.items() if k.endswith("ms"))
+            print(f"{row.name:70s} {record['verdict']:40s} {listed}", flush=True)
+
     if args.million:
-        cloud = torch.rand(1_000_000, 3, generator=torch.Generator().manual_seed(1)) * 100
-        batch = cloud[None]
-        table += [
-            (
-                "FPS 1,024 of 1,000,000",
-                1.0,
-                lambda: pointops.furthest_point_sample(batch, 1024),
-                peers.fps(cloud, 1024),
-            ),
-            (
-                "kNN 16 of 1,000,000 queries",
-                1.5,
-                lambda: pointops.knn(batch, batch, 16),
-                peers.knn(cloud, cloud, 16),
-            ),
-        ]
-    results = []
-    for name, bound, ours, theirs in table:
-        taken = timed({"sparse3d": ours, **theirs}, args.repeats)
-        best = {who: 1e3 * min(seconds) for who, seconds in taken.items()}
-        middle = {who: 1e3 * statistics.median(seconds) for who, seconds in taken.items()}
-        fastest = min((ms for who, ms in best.items() if who != "sparse3d"), default=None)
-        gain = None if fastest is None else fastest / best["sparse3d"]
-        verdict = "" if gain is None else f"{gain:5.2f}x" + ("" if gain >= bound else "  LOST")
-        listed = ", ".join(f"{who} {ms:.1f}" for who, ms in best.items())
-        print(f"{name:58s} {verdict:14s} {listed} ms", flush=True)
-        results.append({"row": name, "bound": bound, "gain": gain, "best": best, "median": middle})
+        run(million_rows(peers))
+    for cloud in [] if args.million else clouds(args.points):
+        if args.only is None or any(word in cloud.name for word in args.only):
+            check(cloud)
+            run(rows(peers, cloud))
     if args.json:
-        commit = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-        ).stdout.strip()
-        metadata = {
-            "commit": commit,
-            "machine": platform.machine(),
-            "processor": processor(),
-            "os": platform.system(),
-            "torch": torch.__version__,
-            "threads": args.threads,
-            "repeats": args.repeats,
+        size = "a million" if args.million else "about 100,000"
+        about = {
+            "title": f"Point operators: {size} points",
+            "about": "Best of several runs taken in turn, in milliseconds; peers' builds of indices"
+            " are in their times.",
+            "provenance": {**_harness.provenance(), "repeats": args.repeats},
+            "absent": peers.absent,
         }
-        record = {"metadata": metadata, "absent": peers.absent, "results": results}
-        args.json.write_text(json.dumps(record, indent=1))
+        keep(args.json, about, results, medians)
+    if any(record["lost"] for record in results):
+        print("LOST rows: see above")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--metal-front", choices=["clang", "gcc"], help="front end of tests/metal_emu")
     parser.addoption("--metal-seed", type=int, default=0, help="its first schedule")
     parser.addoption("--metal-schedules", type=int, default=1, help="schedules of each launch")
+    parser.addoption("--pyg-examples", help="examples/ of a torch_geometric checkout, to be run")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

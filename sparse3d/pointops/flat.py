@@ -60,6 +60,9 @@ def _pair(
         return x, y, _clouds.flat(ptr_x, ptr_x)
     ptr_y = _clouds.pointer("batch_y", y.shape[0], batch_y, batch_size, y.device)
     clouds = max(ptr_x.numel(), ptr_y.numel())
+    if clouds > 2 and batch_size is None and (batch_x is None) != (batch_y is None):
+        given, missing = ("batch_y", "batch_x") if batch_x is None else ("batch_x", "batch_y")
+        fail(missing, f"given as {given} is, which tells {clouds - 1} clouds apart", None)
     return x, y, _clouds.flat(_extend(ptr_y, clouds), _extend(ptr_x, clouds))
 
 

@@ -231,7 +231,14 @@ class TestTorchScatter:
             scatter(src, index, reduce="median")
 
     def test_segments(self) -> None:
-        from torch_scatter import gather_coo, gather_csr, segment_coo, segment_csr, segment_max_csr
+        from torch_scatter import (
+            gather_coo,
+            gather_csr,
+            scatter_mean,
+            segment_coo,
+            segment_csr,
+            segment_max_csr,
+        )
 
         src = torch.rand(10, 6, 4)
         indptr = torch.tensor([0, 2, 5, 5, 6])[None]
@@ -245,6 +252,10 @@ class TestTorchScatter:
         assert torch.equal(gather_csr(out, indptr)[:, 3], out[:, 1])
         partial = segment_csr(torch.arange(6.0), torch.tensor([2, 4, 5]))
         assert partial.tolist() == [5.0, 4.0]
+        whole, pairs = torch.tensor([-4, 1, 3, 4]), torch.tensor([0, 0, 1, 1])
+        assert scatter_mean(whole, pairs).tolist() == [-2, 3]  # floored
+        assert segment_coo(whole, pairs, reduce="mean").tolist() == [-1, 3]  # cut
+        assert segment_csr(whole, torch.tensor([0, 2, 4]), reduce="mean").tolist() == [-1, 3]
         index = torch.tensor([0, 0, 1, 1, 1, 3])
         assert torch.allclose(segment_coo(src, index[None], reduce="sum"), out)
         assert torch.equal(gather_coo(out, index[None])[:, 5], out[:, 3])
@@ -265,6 +276,23 @@ class TestTorchScatter:
             assert torch.allclose(scatter_logsumexp(src, index)[segment], src[mine].logsumexp(0))
             deviation = scatter_std(src, index)[segment]
             assert torch.allclose(deviation, src[mine].std(), rtol=1e-4)
+
+    def test_composites_of_nothing_and_into_a_tensor(self) -> None:
+        from torch_scatter import scatter_logsumexp, scatter_std
+
+        src = torch.tensor([1.0, 2.0, float("-inf"), 4.0])
+        index = torch.tensor([0, 0, 2, 3])
+        wanted = torch.tensor([1.0, 2.0]).logsumexp(0)
+        found = scatter_logsumexp(src, index)
+        assert torch.allclose(found, torch.tensor([wanted, 0.0, 0.0, 4.0]))
+        into = torch.zeros(4)
+        assert scatter_logsumexp(src, index, out=into) is into
+        more = torch.tensor([0.0, 1.0, 2.0]).logsumexp(0), torch.tensor([0.0, 4.0]).logsumexp(0)
+        assert torch.allclose(into, torch.tensor([more[0], 0.0, 0.0, more[1]]))
+        src, into = torch.tensor([1.0, 3.0, 8.0]), torch.full((2,), 2.0)
+        found = scatter_std(src, torch.tensor([0, 0, 1]), out=into)
+        assert into.tolist() == [4.0, 2.0]
+        assert torch.allclose(found, torch.tensor([2.0, 2**0.5]))
 
 
 class TestPytorch3d:
@@ -308,6 +336,14 @@ class TestPytorch3d:
         from pytorch3d.ops import sample_farthest_points
 
         assert sample_farthest_points(torch.zeros(1, 4, 3), K=3)[1].tolist() == [[0, 0, 0]]
+
+    def test_farthest_points_are_found_in_float32(self) -> None:
+        from pytorch3d.ops import sample_farthest_points
+
+        line = torch.tensor([[[0.0], [1.0], [1.0 + 2**-30]]], dtype=torch.float64)
+        points, index = sample_farthest_points(line, K=2)
+        assert index.tolist() == [[0, 1]]  # the third is farther in float64 alone
+        assert points.dtype == torch.float32
 
     def test_farthest_points(self) -> None:
         from pytorch3d.ops import sample_farthest_points
@@ -382,9 +418,13 @@ class TestPointops:
         offset = torch.tensor([20], dtype=torch.int32)
         one = torch.tensor([1], dtype=torch.int32)
         index, distance = pointops.ball_query(4, 8.5, 0.0, line, offset, line[:1], one)
-        # 9 candidates 0..8, step 2.25: places 1, 3, 5, 8 of the sorted list
-        assert index.tolist() == [[1, 3, 5, 8]]
-        assert distance.tolist() == [[1.0, 3.0, 5.0, 8.0]]
+        # 9 candidates 0..8, step 2.25: places 0, 2, 4, 6 of the sorted list
+        assert index.tolist() == [[0, 2, 4, 6]]
+        assert distance.tolist() == [[0.0, 2.0, 4.0, 6.0]]
+        with pytest.raises(
+            ValueError, match=r"min_radius must be in \[0, 1.0\), max_radius, got 2"
+        ):
+            pointops.ball_query(4, 1.0, 2.0, line, offset)
         index, distance = pointops.ball_query(4, 3.5, 2.0, line, offset, line[:1], one)
         assert index.tolist() == [[0, 2, 3, -1]]  # itself is kept: d^2 <= 1e-5
         assert distance[0, 3] == 1e5
@@ -393,6 +433,13 @@ class TestPointops:
         three = torch.tensor([3], dtype=torch.int32)
         index, _ = pointops.ball_query(4, 2.0, 1.0, near, three, near[:1], one)
         assert index.tolist() == [[0, 2, -1, -1]]
+        # all of 200 coincident points are kept, however small the radius: places 0 and 100
+        heap = torch.zeros(200, 3)
+        many = torch.tensor([200], dtype=torch.int32)
+        index, _ = pointops.ball_query(2, 1e-3, 0.0, heap + 1e-4, many, heap[:1], one)
+        assert index.tolist() == [[0, 100]]
+        index, _ = pointops.ball_query(2, 1e-4, 0.0, heap + 1e-3, many, heap[:1], one)
+        assert index.tolist() == [[0, 100]]
         index, distance = pointops.random_ball_query(4, 8.5, 2.0, line, offset, line[:1], one)
         assert set(index[0].tolist()) <= {0, 2, 3, 4, 5, 6, 7, 8}
         assert len(set(index[0].tolist())) == 4
@@ -409,6 +456,7 @@ class TestPointops:
         assert (grouped[0, 1] == 0).all()
         assert torch.equal(grouped[1, 0, :3], cloud[29] - cloud[1])
         assert torch.equal(pointops.grouping2(feat, index.clamp_min(0))[1], feat[[29, 3]])
+        assert torch.equal(pointops.grouping(feat, index.clamp_min(0))[1], feat[[29, 3]])
         groups, at = pointops.knn_query_and_group(feat, cloud, offset, nsample=4, with_xyz=True)
         assert groups.shape == (30, 4, 7)
         assert torch.equal(at[:, 0].long(), torch.arange(30))

@@ -236,6 +236,18 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         ),
         r"idx must be in \[0, 2\), got 2",
     ),
+    "attention index": (
+        lambda: pointcept_ops.attention_relation_step(CLOUD, CLOUD, ROWS[0], ZEROS, UNSORTED),
+        r"index_refer must be in \[0, 1\), got 1",
+    ),
+    "attention lengths": (
+        lambda: pointcept_ops.attention_fusion_step(ROWS[:, :1], ROWS[:, None], ZEROS, ZEROS[:3]),
+        "index_refer must be of 6 entries as index_target, got 3",
+    ),
+    "attention device": (
+        lambda: pointcept_ops.attention_relation_step(CLOUD, CLOUD, ROWS[0], ZEROS, away(ZEROS)),
+        "must be on one device",
+    ),
     "knn_points lengths": (
         lambda: pytorch3d.ops.knn_points(CLOUD, CLOUD, lengths2=torch.tensor([7])),
         r"lengths2 must be in \[0, 6\]",

@@ -198,6 +198,14 @@ def test_bad_input(backend: str) -> None:
             call(torch.zeros(4))
     with pytest.raises(ValueError, match=r"must be in \[0, 2\), got 2"):
         flat.knn(x, x, 1, torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1, 2, 2]), batch_size=2)
+    with pytest.raises(
+        ValueError, match="batch_y must be given as batch_x is, which tells 2 cloud"
+    ):
+        flat.knn(x, x, 1, torch.tensor([0, 0, 1, 1]))
+    with pytest.raises(
+        ValueError, match="batch_x must be given as batch_y is, which tells 2 cloud"
+    ):
+        flat.radius(x, x, 1.0, None, torch.tensor([0, 0, 1, 1]))
     with pytest.raises(ValueError, match="flow must be"):
         flat.knn_graph(x, 1, flow="up")
     with pytest.raises(ValueError, match=r"ratio must be in \(0, 1\]"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from ..._check import fail
 from ...pointops import _inputs
+from ...pointops._distance import root
 from ...pointops.knn import search
 from ...pointops.pointcept import MISSING, knn_query, offset_clouds
 
@@ -37,14 +39,15 @@ def _candidates(
     points, queries, clouds = offset_clouds(xyz, offset, new_xyz, new_offset)
     _inputs.count("nsample", nsample, 1)
     outer = _inputs.squared_radius("max_radius", max_radius, points.dtype, flat=False)
-    if not 0 <= min_radius < float("inf"):
-        raise ValueError(f"min_radius must be finite and >= 0, got {min_radius}")
+    if not 0 <= min_radius < max_radius:
+        fail("min_radius", f"in [0, {max_radius}), max_radius", min_radius)
     inner = torch.tensor(min_radius, dtype=torch.float32).square().item()
     largest = int((clouds[:, 3] - clouds[:, 2]).max()) if len(clouds) else 0
     k = min(max(4 * nsample, 64), largest)
     while True:
         squared, rows = search(queries.detach(), points.detach(), clouds, k)
-        if k >= largest or not bool(((squared < outer) & (rows >= 0))[:, -1:].any()):
+        near = (squared < outer) | (squared <= _COINCIDENT)
+        if k >= largest or not bool((near & (rows >= 0))[:, -1:].any()):
             break
         k = min(4 * k, largest)
     kept = (squared <= _COINCIDENT) | ((squared >= inner) & (squared < outer))
@@ -58,7 +61,7 @@ def _finish(
         return rows.new_full(place.shape, -1).int(), squared.new_full(place.shape, MISSING)
     at = place.clamp(0, rows.shape[1] - 1)
     index = torch.where(valid, rows.gather(1, at), -1)
-    distance = torch.where(valid, squared.gather(1, at).sqrt(), MISSING)
+    distance = torch.where(valid, root(squared.gather(1, at)), MISSING)
     return index.int(), distance
 
 
@@ -71,7 +74,7 @@ def ball_query(
     new_xyz: torch.Tensor | None = None,
     new_offset: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Points of the shell by distance; of more than nsample an even selection of the sorted list.
+    """Points of the shell by distance; of n > nsample the places floor(i * n / nsample).
 
     Kept are d^2 <= 1e-5 and min^2 <= d^2 < max^2.
     """
@@ -82,7 +85,7 @@ def ball_query(
     ranked = torch.argsort((~kept).to(torch.int8), dim=1, stable=True)  # kept ones first
     step = counts.float() / nsample
     slot = torch.arange(nsample, device=rows.device)
-    spread = (step * (slot + 1)).long() - 1
+    spread = (step * slot).long()
     rank = torch.where(counts > nsample, spread, slot)
     valid = slot < counts
     if rows.shape[1]:

@@ -6,7 +6,8 @@
 | knn, knn_graph | ties by index | exactly k others, also among coincident points; any k |
 | radius, radius_graph | first hits by index, as on CUDA | the CPU build's order is its tree's |
 | nearest | ties by index | clouds are not rescaled first |
-| grid_cluster, graclus_cluster, random_walk, neighbor_sampler | same | torch's generator |
+| grid_cluster, graclus_cluster, neighbor_sampler | same | torch's generator |
+| random_walk | same where p = q = 1 | a step back has chance 1/p alone, in the peer 1/q too |
 
 `torch.ops.torch_cluster.*` is there too, for code that calls it.
 """

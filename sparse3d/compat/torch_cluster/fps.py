@@ -31,7 +31,7 @@ def fps(
     Returns:
         int64 rows of `src`.
     """
-    rows = checked_rows("src", src.reshape(src.shape[0], -1) if src.ndim > 1 else src)
+    rows = checked_rows("src", src.flatten(1) if src.ndim > 1 else src)
     if ptr is not None:
         bounds = _clouds.checked_pointer("ptr", ptr, rows.shape[0], rows.device)
     else:

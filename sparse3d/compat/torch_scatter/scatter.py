@@ -54,15 +54,28 @@ def scatter_mean(
     out: torch.Tensor | None = None,
     dim_size: int | None = None,
 ) -> torch.Tensor:
-    """Mean of each segment; `out` counts into the sum where given."""
-    if out is None:
+    """Mean of each segment; `out` counts into the sum where given. Integers are floored."""
+    return mean(src, index, dim, out, dim_size, "floor")
+
+
+def mean(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int,
+    out: torch.Tensor | None,
+    dim_size: int | None,
+    rounding: str,
+) -> torch.Tensor:
+    """`scatter_mean` with the rounding of integers by name."""
+    if out is None and (src.is_floating_point() or rounding == "floor"):
         return pointops.scatter_mean(src, index, dim, dim_size)
-    size = int(out.shape[dim])
-    total = out + pointops.scatter_sum(src, index, dim, size)
+    total = pointops.scatter_sum(src, index, dim, _size(out, dim, dim_size))
     ones = torch.ones_like(broadcast(index, src, dim), dtype=torch.int64)
-    counts = pointops.scatter_sum(ones, index, dim, size).clamp_min(1).to(total.dtype)
-    mode = None if out.is_floating_point() else "floor"
-    return out.copy_(torch.div(total, counts, rounding_mode=mode))
+    counts = pointops.scatter_sum(ones, index, dim, total.shape[dim]).clamp_min(1)
+    total = total if out is None else out + total
+    mode = None if total.is_floating_point() else rounding
+    result = torch.div(total, counts.to(total.dtype), rounding_mode=mode)
+    return result if out is None else out.copy_(result)
 
 
 def _extreme(

@@ -7,7 +7,7 @@ import torch
 from ..._check import fail, same_device, tensor
 from ...pointops._inputs import index as indices
 from ...pointops._inputs import values_known
-from .scatter import scatter, scatter_max, scatter_mean, scatter_min, scatter_sum, unknown
+from .scatter import mean, scatter, scatter_max, scatter_min, scatter_sum, unknown
 
 
 def _sorted(index: torch.Tensor) -> torch.Tensor:
@@ -39,8 +39,8 @@ def segment_mean_coo(
     out: torch.Tensor | None = None,
     dim_size: int | None = None,
 ) -> torch.Tensor:
-    """Mean of each segment."""
-    return scatter_mean(src, _sorted(index), index.dim() - 1, out, dim_size)
+    """Mean of each segment; integers are cut towards zero."""
+    return mean(src, _sorted(index), index.dim() - 1, out, dim_size, "trunc")
 
 
 def segment_min_coo(
@@ -73,6 +73,8 @@ def segment_coo(
     """Reduction of each segment by name."""
     if reduce not in ("sum", "add", "mean", "min", "max"):
         unknown(reduce)
+    if reduce == "mean":
+        return segment_mean_coo(src, index, out, dim_size)
     return scatter(src, _sorted(index), index.dim() - 1, out, dim_size, reduce)
 
 

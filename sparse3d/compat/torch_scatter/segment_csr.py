@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..._check import fail, fail_type, same_device, tensor
-from .scatter import scatter, scatter_max, scatter_min, unknown
+from .scatter import mean, scatter, scatter_max, scatter_min, unknown
 
 
 def _ids(indptr: torch.Tensor, length: int) -> torch.Tensor:
@@ -48,6 +48,8 @@ def _reduce(
         run = scatter_min if reduce == "min" else scatter_max
         result, arg = run(kept, ids, dim, None, size)
         arg = torch.where(arg == last, src.shape[dim], arg).narrow(dim, 0, segments)
+    elif reduce == "mean":
+        result = mean(kept, ids, dim, None, size, "trunc")
     else:
         result = scatter(kept, ids, dim, None, size, reduce)
     result = result.narrow(dim, 0, segments)
@@ -67,7 +69,7 @@ segment_add_csr = segment_sum_csr
 def segment_mean_csr(
     src: torch.Tensor, indptr: torch.Tensor, out: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Mean of each segment."""
+    """Mean of each segment; integers are cut towards zero."""
     return _reduce(src, indptr, out, "mean")[0]
 
 

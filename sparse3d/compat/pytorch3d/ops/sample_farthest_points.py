@@ -20,8 +20,10 @@ def sample_farthest_points(
     """Farthest points (N, max K, D), padded with 0, and int64 indices, padded with -1.
 
     Taken points stay in the race, as in pytorch3d; a cloud with fewer than K points gives them all.
+    Distances and the returned points are float32, whatever the points are.
     """
     points, counts = _inputs.padded("points", points, "lengths", lengths)
+    points = points.float()
     batch, padded, dim = points.shape
     counts = torch.full((batch,), padded) if counts is None else counts
     wanted = torch.as_tensor(K, dtype=torch.int64).cpu().reshape(-1)

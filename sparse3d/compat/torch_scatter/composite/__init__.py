@@ -50,12 +50,22 @@ def scatter_logsumexp(
     dim_size: int | None = None,
     eps: float = 1e-12,
 ) -> torch.Tensor:
-    """Logarithm of the sum of exponentials of each segment, -inf-like where empty."""
+    """Logarithm of the sum of exponentials of each segment, 0 where empty.
+
+    `out` where given counts as one more entry of each segment that has any.
+    """
     if out is not None:
         dim_size = int(out.shape[dim])
-    shifted, spread, highest = _shifted(src, index, dim, dim_size)
-    total = scatter_sum(shifted.exp(), spread, dim, None, dim_size)
-    result = (total + eps).log() + highest
+    if not src.is_floating_point():
+        raise ValueError(f"src must be floating, got {src.dtype}; convert with .float()")
+    spread = broadcast(index, src, dim)
+    highest, arg = scatter_max(src.detach(), spread, dim, None, dim_size)
+    some = (arg < src.shape[dim]) & (highest > -torch.inf)
+    base = torch.where(highest.isfinite(), highest, 0)
+    total = scatter_sum((src - base.gather(dim, spread)).exp(), spread, dim, None, dim_size)
+    if out is not None:
+        total = total + (out - base).exp()
+    result = torch.where(some, (total + eps).log() + base, 0)
     return result if out is None else out.copy_(result)
 
 
@@ -67,14 +77,13 @@ def scatter_std(
     dim_size: int | None = None,
     unbiased: bool = True,
 ) -> torch.Tensor:
-    """Standard deviation of each segment."""
+    """Standard deviation of each segment; squares are added to `out` where given."""
     if out is not None:
         dim_size = int(out.shape[dim])
     spread = broadcast(index, src, dim)
     counts = scatter_sum(torch.ones_like(src), spread, dim, None, dim_size)
     mean = scatter_sum(src, spread, dim, None, dim_size) / counts.clamp_min(1)
     apart = src - mean.gather(dim, spread)
-    total = scatter_sum(apart * apart, spread, dim, None, dim_size)
-    free = (counts - 1).clamp_min(1) if unbiased else counts
-    result = (total / (free + 1e-6)).sqrt()
-    return result if out is None else out.copy_(result)
+    total = scatter_sum(apart * apart, spread, dim, out, dim_size)
+    free = (counts - 1).clamp_min(1) if unbiased else counts.clamp_min(1)
+    return (total / (free + 1e-6)).sqrt()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
+from typing import Any
 
 from sparse3d import _registry
 
@@ -67,12 +68,10 @@ def _replaced(compiler: Compiler | None) -> Iterator[None]:
 
 
 @contextmanager
-def installed(
-    front: str = "gcc", check: bool = True, seed: int = 0, spurious: bool = True
-) -> Iterator[Session]:
+def installed(front: str = "gcc", check: bool = True, **options: Any) -> Iterator[Session]:
     """Within it `_registry.force("metal")` runs Metal kernels for CPU tensors; faults raise
     MetalError."""
-    session = Session(front, check, Options(seed=seed, spurious=spurious))
+    session = Session(front, check, Options(**options))
     with _replaced(session.compile):
         yield session
 

@@ -56,14 +56,16 @@ def _forget() -> None:
 
 
 @contextmanager
-def _replaced(compiler: Compiler | None) -> Iterator[None]:
+def replaced(device_type: str, compiler: Compiler | None) -> Iterator[None]:
+    """Within it kernels for tensors of a device type are compiled by another."""
     shader = _seam()
-    before = shader.install("cpu", compiler and shader.MetalLauncher(compiler, "cpu"))
+    launcher = compiler and shader.MetalLauncher(compiler, device_type)
+    before = shader.install(device_type, launcher)
     _forget()
     try:
         yield
     finally:
-        shader.install("cpu", before)
+        shader.install(device_type, before)
         _forget()
 
 
@@ -72,14 +74,14 @@ def installed(front: str = "gcc", check: bool = True, **options: Any) -> Iterato
     """Within it `_registry.force("metal")` runs Metal kernels for CPU tensors; faults raise
     MetalError."""
     session = Session(front, check, Options(**options))
-    with _replaced(session.compile):
+    with replaced("cpu", session.compile):
         yield session
 
 
 @contextmanager
 def uninstalled() -> Iterator[None]:
     """Within it the backend is what it is without the emulator."""
-    with _replaced(None):
+    with replaced("cpu", None):
         yield
 
 

@@ -18,21 +18,8 @@ def attach() -> None:
 
     _shader.require()
     _shader.install()
-    from ..metal import (  # noqa: F401  (each module attaches its own)
-        ball_query,
-        coordinates,
-        dense,
-        fps,
-        group,
-        index,
-        interpolate,
-        kernel_map,
-        knn,
-        norm,
-        pool,
-        segment,
-        voxelize,
-    )
+    from ..metal import attach_shared
 
+    attach_shared()
     if importlib.util.find_spec("triton") is not None:
         from . import conv  # noqa: F401

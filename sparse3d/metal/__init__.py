@@ -13,9 +13,14 @@ def attach() -> None:
     from . import _shader
 
     _shader.require()
+    attach_shared()
+    from . import conv  # noqa: F401
+
+
+def attach_shared() -> None:
+    """Attach the kernels that NVIDIA GPUs run as they are: all but the convolution."""
     from . import (  # noqa: F401  (each module attaches its own)
         ball_query,
-        conv,
         coordinates,
         dense,
         fps,

@@ -7,7 +7,7 @@ import torch
 from . import _shader
 
 SIMDGROUPS = 4
-"""Queries of a threadgroup, one a simdgroup."""
+"""Queries of a threadgroup at most, one a simdgroup."""
 
 
 def float_points(points: torch.Tensor) -> bool:

@@ -5,18 +5,27 @@ import torch
 from . import _shader
 
 BLOCK = 1024
-THREADS = 256
+_SIZES = (256, 128, 64, 32)
 
 
 def _blocks(length: int) -> int:
     return -(-length // BLOCK)
 
 
+def _launch(
+    name: str, first: torch.Tensor, *rest: _shader.Argument, count: tuple[int, ...]
+) -> None:
+    """One of scan.metal's kernels, in the largest groups that the GPU runs."""
+    choices = ((_shader.library("scan", SP_SCAN_THREADS=size), size) for size in _SIZES)
+    kernels, size = _shader.first_that_fits(first, name, choices)
+    _shader.groups(kernels, name, first, *rest, count=count, size=size)
+
+
 def scan(counts: torch.Tensor, length: int | None = None) -> None:
     """Exclusive prefix sum of the first `length` (all but one by default) in place; the element
     after them becomes the total."""
     length = counts.numel() - 1 if length is None else length
-    _shader.groups(_shader.library("scan"), "sp_scan", counts, length, count=(1,), size=THREADS)
+    _launch("sp_scan", counts, length, count=(1,))
 
 
 def _count(counts: torch.Tensor, values: torch.Tensor, segments: int, mode: int) -> None:
@@ -24,7 +33,7 @@ def _count(counts: torch.Tensor, values: torch.Tensor, segments: int, mode: int)
     length = values.numel() // segments
     arguments = (values, counts, length, mode)
     grid = (_blocks(length), segments)
-    _shader.groups(_shader.library("scan"), "sp_count", *arguments, count=grid, size=THREADS)
+    _launch("sp_count", *arguments, count=grid)
 
 
 def pairs(table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -45,8 +54,7 @@ def count_pairs(table: torch.Tensor, splits: torch.Tensor) -> torch.Tensor:
     if length:
         _count(offsets, table, segments, mode=0)
     arguments = (offsets, splits, segments, blocks)
-    kernels = _shader.library("scan")
-    _shader.groups(kernels, "sp_scan_splits", *arguments, count=(1,), size=THREADS)
+    _launch("sp_scan_splits", *arguments, count=(1,))
     return offsets
 
 
@@ -60,8 +68,7 @@ def compact_pairs(
     if src.numel():
         arguments = (table, offsets, src, dst, length)
         grid = (_blocks(length), segments)
-        kernels = _shader.library("scan")
-        _shader.groups(kernels, "sp_compact_pairs", *arguments, count=grid, size=THREADS)
+        _launch("sp_compact_pairs", *arguments, count=grid)
     return src, dst
 
 
@@ -85,13 +92,7 @@ def owners(owner: torch.Tensor, coords: torch.Tensor) -> tuple[torch.Tensor, tor
     first = owner.new_empty(count)
     if count:
         arguments = (owner, offsets, first, rank, length)
-        _shader.groups(
-            _shader.library("scan"),
-            "sp_compact_owners",
-            *arguments,
-            count=(blocks,),
-            size=THREADS,
-        )
+        _launch("sp_compact_owners", *arguments, count=(blocks,))
     return first, rank, bool(fallen)
 
 
@@ -99,19 +100,17 @@ def sort(keys: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Stable sort of non-negative int32 keys below 2**bits: (sorted keys, their former positions),
     both int32."""
     n = keys.numel()
-    kernels, blocks = _shader.library("scan"), _blocks(n)
+    blocks = _blocks(n)
     rows = torch.arange(n, dtype=torch.int32, device=keys.device)
     if n < 2:
         return keys, rows
     for shift in range(0, max(bits, 1), 4):
         counts = torch.empty(16 * blocks + 1, dtype=torch.int32, device=keys.device)
-        _shader.groups(
-            kernels, "sp_sort_count", keys, counts, n, shift, count=(blocks,), size=THREADS
-        )
+        _launch("sp_sort_count", keys, counts, n, shift, count=(blocks,))
         scan(counts)
         keys_out, rows_out = torch.empty_like(keys), torch.empty_like(rows)
         arguments = (keys, rows, counts, keys_out, rows_out, n, shift, int(shift == 0))
-        _shader.groups(kernels, "sp_sort_scatter", *arguments, count=(blocks,), size=THREADS)
+        _launch("sp_sort_scatter", *arguments, count=(blocks,))
         keys, rows = keys_out, rows_out
     return keys, rows
 

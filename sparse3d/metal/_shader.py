@@ -5,7 +5,7 @@ tensor, compiles and launches. This module has the one for Metal. `sparse3d.cuda
 for NVIDIA GPUs, and the test harness one for CPU tensors, under the same .metal files.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from .._registry import BackendUnavailable
 Argument = torch.Tensor | int | float | Sequence[int]
 
 MAX_ROWS = 2**31 - 1
+SIMDGROUP = 32
 _FOLDER = Path(__file__).parent
 _GROUP = 256
 _BUDGET = 1 << 35
@@ -34,7 +35,7 @@ def source(stem: str) -> str:
 class Library:
     """STEM.metal under some macros. Launchers compile it when a kernel of it first runs."""
 
-    def __init__(self, stem: str, macros: dict[str, object]) -> None:
+    def __init__(self, stem: str, macros: dict[str, Any]) -> None:
         self.stem, self.macros = stem, macros
 
     def text(self) -> str:
@@ -107,7 +108,7 @@ class MetalLauncher:
     ) -> None:
         """As `Launcher.each`."""
         kernel = self._kernel(kernels, name)
-        width = min(_GROUP, int(kernel.max_threads_per_threadgroup), -(-grid[0] // 32) * 32)
+        width = min(_GROUP, self.most_threads(kernels, name), -(-grid[0] // 32) * 32)
         group = (width,) + (1,) * (len(grid) - 1)
         kernel(*(self._checked(name, a) for a in args), threads=grid, group_size=group)
 
@@ -121,7 +122,7 @@ class MetalLauncher:
     ) -> None:
         """As `Launcher.groups`."""
         kernel = self._kernel(kernels, name)
-        refuse_large_groups(name, size, int(kernel.max_threads_per_threadgroup))
+        refuse_large_groups(name, size, self.most_threads(kernels, name))
         ones = (1,) * (len(count) - 1)
         grid = (count[0] * size, *count[1:])
         checked = (self._checked(name, a) for a in args)
@@ -139,6 +140,11 @@ class MetalLauncher:
         """As `Launcher.series`."""
         for value in values:
             self.groups(kernels, name, (*args, value), count, size)
+
+    def most_threads(self, kernels: Library, name: str) -> int:
+        """The largest group of whole simdgroups that this GPU runs of a kernel: it depends on the
+        registers that the kernel takes."""
+        return int(self._kernel(kernels, name).max_threads_per_threadgroup) // SIMDGROUP * SIMDGROUP
 
     def has_bfloat(self) -> bool:
         """Whether this GPU's compiler takes bfloat (MSL 3.1 and Apple7 or later)."""
@@ -288,6 +294,27 @@ def series(
     are looked at once."""
     if min(count) > 0:
         _launcher_for(args[0]).series(kernels, name, args, values, count, size)
+
+
+def largest_group(like: torch.Tensor, kernels: Library, name: str, size: int) -> int:
+    """`size`, or less where this GPU allows a kernel less; for kernels that take any number of
+    whole simdgroups. NVIDIA GPUs run every size asked for here."""
+    found = _launcher_for(like)
+    if not isinstance(found, MetalLauncher):
+        return size
+    return min(size, found.most_threads(kernels, name))
+
+
+def first_that_fits(
+    like: torch.Tensor, name: str, choices: Iterable[tuple[Library, int]]
+) -> tuple[Library, int]:
+    """The first kernel and group size that this GPU runs; the last where it runs none, so that the
+    launch tells. For kernels that are compiled for a size."""
+    for choice in choices:
+        kernels, size = choice
+        if largest_group(like, kernels, name, size) == size:
+            break
+    return choice
 
 
 def spans(count: int, macs_each: int) -> list[tuple[int, int]]:

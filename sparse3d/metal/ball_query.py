@@ -53,8 +53,9 @@ def _ball_search(
         where = (*where, *spatial.opened(index, clouds, dim))
     rule = (len(clouds), dim, k, squared_radius, int(skip_same))
     arguments: tuple[_shader.Argument, ...]
+    size = _shader.largest_group(query, kernels, name, 32 * SIMDGROUPS)
     for first, last in _shader.spans(queries, longest * dim):
         arguments = (*where, distances, indices, *rule, first, last)
-        count = (-(-(last - first) // SIMDGROUPS),)
-        _shader.groups(kernels, name, *arguments, count=count, size=32 * SIMDGROUPS)
+        count = (-(-(last - first) // (size // 32)),)
+        _shader.groups(kernels, name, *arguments, count=count, size=size)
     return distances, indices

@@ -275,8 +275,8 @@ kernel void sp_conv(device const SP_ELEM* feats [[buffer(0)]],     // [N, groups
 }
 
 // ---- few channels ----
-// A lane makes one output channel of 32 rows of a tile, whatever its group: no fragment is padded. Two simdgroups, the
-// halves of the tile, share nothing.
+// A lane makes one output channel of 32 rows of a tile, whatever its group: no fragment is padded. The halves of the
+// tile share nothing; a simdgroup takes one, or one after the other.
 #define SP_STEP 8  // channels a round
 
 kernel void sp_conv_small(device const SP_ELEM* feats [[buffer(0)]],
@@ -293,40 +293,44 @@ kernel void sp_conv_small(device const SP_ELEM* feats [[buffer(0)]],
                           constant long* layer [[buffer(11)]],
                           constant float& alpha [[buffer(12)]],
                           uint lane [[thread_index_in_simdgroup]],
-                          uint part [[simdgroup_index_in_threadgroup]],
+                          uint sg [[simdgroup_index_in_threadgroup]],
+                          uint simdgroups [[simdgroups_per_threadgroup]],
                           uint2 group [[threadgroup_position_in_grid]]) {
     threadgroup float sums[SP_TILE * 32];  // [row, lane]: a lane touches its own column only
     const SpLayer l = sp_layer(layer);
     const uint tile = l.first_tile + group.y, channel = group.x * 32 + lane, channels = l.width * l.groups;
     const bool mine = channel < channels;
     const uint g = mine ? channel / l.width : 0u, n = mine ? channel % l.width : 0u;
-    const uint row0 = part * 32;
-    for (uint r = row0; r < row0 + 32; ++r) sums[r * 32 + lane] = 0.0f;
-    for (uint slot = starts[tile]; slot < starts[tile + 1]; ++slot) {
-        const uint tap = slots[slot] & 0xffffu, middle = begins[slot] + (slots[slot] >> 16);
-        const uint begin = part ? middle : begins[slot], end = part ? begins[slot + 1] : middle;
-        for (uint k0 = 0; k0 < l.depth; k0 += SP_STEP) {
-            float w[SP_STEP];
-            SP_UNROLL for (uint j = 0; j < SP_STEP; ++j) w[j] =
-                k0 + j < l.depth ? float(weight[sp_weight_at(l, g, tap, k0 + j, n)]) : 0.0f;
-            for (uint i = begin; i < end; ++i) {
-                device const SP_ELEM* x = feats + ulong(uint(sources[i])) * (l.depth * l.groups) + g * l.depth + k0;
-                const uint at = uint(places[i]) * 32 + lane;
-                float sum = sums[at];
-                SP_UNROLL for (uint j = 0; j < SP_STEP; ++j) if (k0 + j < l.depth) sum = fma(float(x[j]), w[j], sum);
-                sums[at] = sum;
+    for (uint part = sg; part < 2; part += simdgroups) {
+        const uint row0 = part * 32;
+        for (uint r = row0; r < row0 + 32; ++r) sums[r * 32 + lane] = 0.0f;
+        for (uint slot = starts[tile]; slot < starts[tile + 1]; ++slot) {
+            const uint tap = slots[slot] & 0xffffu, middle = begins[slot] + (slots[slot] >> 16);
+            const uint begin = part ? middle : begins[slot], end = part ? begins[slot + 1] : middle;
+            for (uint k0 = 0; k0 < l.depth; k0 += SP_STEP) {
+                float w[SP_STEP];
+                SP_UNROLL for (uint j = 0; j < SP_STEP; ++j) w[j] =
+                    k0 + j < l.depth ? float(weight[sp_weight_at(l, g, tap, k0 + j, n)]) : 0.0f;
+                for (uint i = begin; i < end; ++i) {
+                    device const SP_ELEM* x = feats + ulong(uint(sources[i])) * (l.depth * l.groups) + g * l.depth + k0;
+                    const uint at = uint(places[i]) * 32 + lane;
+                    float sum = sums[at];
+                    SP_UNROLL for (uint j = 0; j < SP_STEP; ++j) if (k0 + j < l.depth) sum =
+                        fma(float(x[j]), w[j], sum);
+                    sums[at] = sum;
+                }
             }
         }
-    }
-    if (!mine) return;
-    for (uint r = row0; r < row0 + 32; ++r) {
-        const int row = rows[tile * SP_TILE + r];
-        if (row < 0) continue;
-        const ulong at = ulong(uint(row)) * channels + channel;
-        float y = sums[r * 32 + lane];
-        if (l.flags & sp_has_residual) y += float(residual[at]);
-        if (l.flags & sp_has_bias) y += bias[channel];
-        out[at] = SP_ELEM(sp_activate(y, l.flags, alpha));
+        if (!mine) continue;
+        for (uint r = row0; r < row0 + 32; ++r) {
+            const int row = rows[tile * SP_TILE + r];
+            if (row < 0) continue;
+            const ulong at = ulong(uint(row)) * channels + channel;
+            float y = sums[r * 32 + lane];
+            if (l.flags & sp_has_residual) y += float(residual[at]);
+            if (l.flags & sp_has_bias) y += bias[channel];
+            out[at] = SP_ELEM(sp_activate(y, l.flags, alpha));
+        }
     }
 }
 
@@ -407,7 +411,7 @@ kernel void sp_conv_finish(device const SP_ELEM* feats [[buffer(0)]],
     const SpLayer l = sp_layer(layer);
     const uint tiles_across = (l.width + SP_BN - 1) / SP_BN, channels = l.width * l.groups;
     const uint g = group.x / tiles_across, n0 = group.x % tiles_across * SP_BN;
-    const uint first = group.y * SP_BM, count = min(rows - first, uint(SP_BM));
+    const uint first = (l.first_tile + group.y) * SP_BM, count = min(rows - first, uint(SP_BM));
     const SpLane lane = sp_lane_of(numbers, tid, SP_THREADS);
     for (uint r = tid; r < count; r += SP_THREADS) source[r] = int(first + r);
     threadgroup_barrier(mem_flags::mem_threadgroup);

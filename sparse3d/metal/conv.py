@@ -1,5 +1,6 @@
 """Sparse convolution on Metal: forward, both gradients, and the fused form."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,10 @@ _ACTIVATIONS = {"none": 0, "relu": 4, "leaky_relu": 8, "sigmoid": 16}
 _HAS_BIAS, _HAS_RESIDUAL = 1, 2
 _SMALL = 8
 """Fewer channels than a fragment is deep: padding would cost more than the matrix units give."""
+
+_GRAD_TILES = ((32, 64), (32, 32), (32, 16))
+"""Channels out and in that a group of the weight gradient makes, where 64 x 64 takes too many
+threads."""
 
 _PARTIAL_BYTES = 64 << 20
 """Memory for the partial sums of a weight gradient at a time."""
@@ -78,16 +83,34 @@ def macros(layer: _Layer, dtype: torch.dtype) -> dict[str, Any]:
     }
 
 
+def _narrower(made: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A layer's macros, then those of ever smaller tiles, which take fewer threads."""
+    yield made
+    if made["SP_BN"] == 128:
+        made = {**made, "SP_BM": 64, "SP_BN": 64}
+    while made["SP_BN"] > 16:
+        made = {**made, "SP_BN": made["SP_BN"] // 2}
+        yield made
+    yield {**made, "SP_BM": 32}
+
+
+def _kernels(layer: _Layer, rows: torch.Tensor, name: str) -> tuple[_shader.Library, int]:
+    """conv.metal for a layer, and how many threads a group of the kernel has."""
+    choices = (
+        (_shader.library("conv", **made), int(made["SP_BM"] * made["SP_BN"] // 16))
+        for made in _narrower(macros(layer, rows.dtype))
+    )
+    return _shader.first_that_fits(rows, name, choices)
+
+
 def _small_macros(layer: _Layer, dtype: torch.dtype) -> dict[str, Any]:
     return {"SP_ELEM": _shader.element(dtype), "SP_BACKWARD": int(layer.backward)}
 
 
-def _threads(made: dict[str, Any]) -> int:
-    return int(made["SP_BM"] * made["SP_BN"] // 16)
-
-
-def _columns(layer: _Layer, made: dict[str, Any]) -> int:
-    return int(layer.groups * -(-layer.width // made["SP_BN"]))
+def _grid(layer: _Layer, kernels: _shader.Library) -> tuple[int, int]:
+    """Groups across the channels made, and rows of a group."""
+    made = kernels.macros
+    return layer.groups * -(-layer.width // int(made["SP_BN"])), int(made["SP_BM"])
 
 
 def _by_tiles(
@@ -102,14 +125,14 @@ def _by_tiles(
     flags, bias, residual = epilogue.arguments(rows)
     lists = (plan.starts, plan.slots, plan.begins, plan.sources, plan.places, plan.rows)
     if layer.small:
+        name, columns, parts = "sp_conv_small", -(-layer.width * layer.groups // 32), 1
         kernels = _shader.library("conv", **_small_macros(layer, rows.dtype))
-        name, size, parts = "sp_conv_small", 64, 1
-        columns = -(-layer.width * layer.groups // 32)
+        size = _shader.largest_group(rows, kernels, name, 64)
     else:
-        made = macros(layer, rows.dtype)
-        kernels = _shader.library("conv", **made)
-        name, size, parts = "sp_conv", _threads(made), _plan.TILE // made["SP_BM"]
-        columns = _columns(layer, made)
+        name = "sp_conv"
+        kernels, size = _kernels(layer, rows, name)
+        columns, height = _grid(layer, kernels)
+        parts = _plan.TILE // height
     pairs_a_tile = -(-plan.sources.numel() // plan.tiles)
     for first, last in _shader.spans(plan.tiles, pairs_a_tile * layer.macs):
         shape = [layer.depth, layer.width, layer.taps, layer.groups, flags, first]
@@ -130,26 +153,29 @@ def _by_taps(
     """Weight-stationary: a launch for each tap and its mirror; a mirrored centre has no gather."""
     src, dst, splits = pairs
     flags, bias, residual = epilogue.arguments(rows)
-    made = macros(layer, rows.dtype)
-    kernels, size, columns = (
-        _shader.library("conv", **made),
-        _threads(made),
-        _columns(layer, made),
-    )
-    bm, bounds, count = made["SP_BM"], splits.tolist(), out.shape[0]
+    kernels, size = _kernels(layer, rows, "sp_conv_tap")
+    columns, height = _grid(layer, kernels)
+    bounds, count = splits.tolist(), out.shape[0]
     shape = [layer.depth, layer.width, layer.taps, layer.groups, flags, 0]
     sums = torch.zeros((1 + mirrored) * out.numel(), dtype=torch.float32, device=out.device)
     turns = [[t] for t in range(layer.taps)]
     if mirrored:
         turns = [[t, layer.taps - 1 - t] for t in range(layer.taps // 2)]
     for turn in turns:
-        longest = max(bounds[t + 1] - bounds[t] for t in turn)
-        ranges = [v for t in turn for v in (t, bounds[t], bounds[t + 1])]
-        arguments = (rows, weight, src, dst, sums, shape + ranges, count)
-        grid = (columns, -(-longest // bm), len(turn))
-        _shader.groups(kernels, "sp_conv_tap", *arguments, count=grid, size=size)
-    finish = (rows, weight, sums, bias, residual, out, shape, epilogue.alpha, count, int(mirrored))
-    _shader.groups(kernels, "sp_conv_finish", *finish, count=(columns, -(-count // bm)), size=size)
+        tiles = -(-max(bounds[t + 1] - bounds[t] for t in turn) // height)
+        for first, last in _shader.spans(tiles, len(turn) * height * layer.macs):
+            # A tap with fewer pairs than its mirror begins behind its end: nothing to do.
+            ranges = [v for t in turn for v in (t, bounds[t] + first * height, bounds[t + 1])]
+            arguments = (rows, weight, src, dst, sums, shape + ranges, count)
+            grid = (columns, last - first, len(turn))
+            _shader.groups(kernels, "sp_conv_tap", *arguments, count=grid, size=size)
+    kernels, size = _kernels(layer, rows, "sp_conv_finish")
+    columns, height = _grid(layer, kernels)
+    for first, last in _shader.spans(-(-count // height), height * layer.macs):
+        shape[-1] = first
+        lists = (sums, bias, residual, out, shape, epilogue.alpha, count, int(mirrored))
+        across = (columns, last - first)
+        _shader.groups(kernels, "sp_conv_finish", rows, weight, *lists, count=across, size=size)
 
 
 def _tap_bytes(splits: torch.Tensor, layer: _Layer, out: torch.Tensor, rows_a_tile: int) -> int:
@@ -330,21 +356,24 @@ def _partial_sums(
 
         return by_element
     size = features.element_size()
-    bo = 64 if outer > 32 else 32
-    bi = 64 if inner > 32 else 32 if inner > 16 else 16
-    kernels = _shader.library(
-        "conv_grad",
-        SP_ELEM=elem,
-        SP_VEC=vector(size, inner, outer),
-        SP_BO=bo,
-        SP_BI=bi,
-        SP_BP=32 if size == 2 else 16,
+    fixed = {
+        "SP_ELEM": elem,
+        "SP_VEC": vector(size, inner, outer),
+        "SP_BP": 32 if size == 2 else 16,
+    }
+    widest = (64 if outer > 32 else 32, 64 if inner > 32 else 32 if inner > 16 else 16)
+    tiles = [widest, *(t for t in _GRAD_TILES if t[0] <= widest[0] and t[1] <= widest[1])]
+    choices = (
+        (_shader.library("conv_grad", SP_BO=bo, SP_BI=bi, **fixed), bo * bi // 16)
+        for bo, bi in tiles
     )
+    kernels, threads = _shader.first_that_fits(features, "sp_weight_grad", choices)
+    bo, bi = int(kernels.macros["SP_BO"]), int(kernels.macros["SP_BI"])
     grid = (-(-inner // bi), groups * -(-outer // bo))
 
     def by_matrix(partial: torch.Tensor, first: int, last: int) -> None:
         lists = (features, grad, src, dst, chunk, partial, inner, outer, groups, first)
-        count, threads = (*grid, last - first), bo * bi // 16
+        count = (*grid, last - first)
         _shader.groups(kernels, "sp_weight_grad", *lists, count=count, size=threads)
 
     return by_matrix

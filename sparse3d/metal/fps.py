@@ -52,7 +52,8 @@ def _fps_sample(
     if len(small):
         best, dim = points.new_empty(points.shape[0]), points.shape[1]
         arguments = (points, table(small, points.device), best, taken, dim, *rule)
-        size = _CUDA_THREADS if points.is_cuda else _THREADS
+        wanted = _CUDA_THREADS if points.is_cuda else _THREADS
+        size = _shader.largest_group(points, kernels, "sp_fps", wanted)
         _shader.groups(kernels, "sp_fps", *arguments, count=(len(small),), size=size)
     for first, last, begin, end, start, base in clouds[many].tolist():
         chosen = _large(kernels, points[first:last], end - begin, start - first, rule)
@@ -76,7 +77,8 @@ def _large(
     part_rank = torch.empty(2 * parts, dtype=torch.int32, device=points.device)
     step = (points, best, chosen, part_best, part_rank, n, dim, *rule, chunk)
     samples = range(1, count)
-    _shader.series(kernels, "sp_fps_step", *step, values=samples, count=(parts,), size=_THREADS)
+    size = _shader.largest_group(points, kernels, "sp_fps_step", _THREADS)
+    _shader.series(kernels, "sp_fps_step", *step, values=samples, count=(parts,), size=size)
     pick = (part_best, part_rank, chosen, parts, rule[2], n, count - 1)
     _shader.groups(kernels, "sp_fps_pick", *pick, count=(1,), size=32)
     return chosen

@@ -52,8 +52,9 @@ def _knn_search(
         name, longest = "sp_knn_index", spatial.OUTER + longest // 32
         where = (query, rows, *spatial.opened(index, clouds, dim))
     arguments: tuple[_shader.Argument, ...]
+    size = _shader.largest_group(query, kernels, name, 32 * SIMDGROUPS)
     for first, last in _shader.spans(queries, longest * dim):
         arguments = (*where, distances, indices, len(clouds), dim, k, first, last)
-        count = (-(-(last - first) // SIMDGROUPS),)
-        _shader.groups(kernels, name, *arguments, count=count, size=32 * SIMDGROUPS)
+        count = (-(-(last - first) // (size // 32)),)
+        _shader.groups(kernels, name, *arguments, count=count, size=size)
     return distances, indices

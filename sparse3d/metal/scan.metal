@@ -1,8 +1,11 @@
 // Counting, scanning, compacting and sorting, all stable and without a message between threadgroups inside a launch:
 // every block counts, one threadgroup scans the counts, every block writes.
 
-#define SP_BLOCK 1024        // elements a threadgroup handles
-#define SP_SCAN_THREADS 256  // its threads; each takes 4 elements in a row
+#define SP_BLOCK 1024    // elements a threadgroup handles
+#ifndef SP_SCAN_THREADS  // its threads
+#define SP_SCAN_THREADS 256
+#endif
+#define SP_EACH (SP_BLOCK / SP_SCAN_THREADS)  // elements a thread, in a row
 #define SP_SCAN_SIMDS (SP_SCAN_THREADS / 32)
 
 // What makes an element count: mode 0, a value that is not -1; mode 1, a value equal to its own position.
@@ -20,8 +23,8 @@ kernel void sp_count(device const int* values [[buffer(0)]],  // [segments, leng
                      uint2 grid [[threadgroups_per_grid]]) {
     threadgroup uint sums[SP_SCAN_SIMDS];
     uint mine = 0;
-    for (uint j = 0; j < 4; ++j) {
-        const uint i = group.x * SP_BLOCK + tid * 4 + j;
+    for (uint j = 0; j < SP_EACH; ++j) {
+        const uint i = group.x * SP_BLOCK + tid * SP_EACH + j;
         if (i < length && sp_counts(values[ulong(group.y) * length + i], i, mode)) ++mine;
     }
     uint total;
@@ -33,16 +36,16 @@ kernel void sp_count(device const int* values [[buffer(0)]],  // [segments, leng
 inline uint sp_scan_all(device uint* values, uint n, threadgroup uint* sums, uint tid, uint lane, uint sg) {
     uint carry = 0;
     for (uint first = 0; first < n; first += SP_BLOCK) {
-        uint part[4], mine = 0;
-        for (uint j = 0; j < 4; ++j) {
-            const uint i = first + tid * 4 + j;
+        uint part[SP_EACH], mine = 0;
+        for (uint j = 0; j < SP_EACH; ++j) {
+            const uint i = first + tid * SP_EACH + j;
             part[j] = i < n ? values[i] : 0u;
             mine += part[j];
         }
         uint total;
         uint at = carry + sp_group_prefix(mine, sums, lane, sg, SP_SCAN_SIMDS, total);
-        for (uint j = 0; j < 4; ++j) {
-            const uint i = first + tid * 4 + j;
+        for (uint j = 0; j < SP_EACH; ++j) {
+            const uint i = first + tid * SP_EACH + j;
             if (i < n) values[i] = at;
             at += part[j];
         }
@@ -87,19 +90,19 @@ kernel void sp_compact_pairs(device const int* values [[buffer(0)]],    // [segm
                              uint2 group [[threadgroup_position_in_grid]],
                              uint2 grid [[threadgroups_per_grid]]) {
     threadgroup uint sums[SP_SCAN_SIMDS];
-    int value[4];
+    int value[SP_EACH];
     uint mine = 0;
-    for (uint j = 0; j < 4; ++j) {
-        const uint i = group.x * SP_BLOCK + tid * 4 + j;
+    for (uint j = 0; j < SP_EACH; ++j) {
+        const uint i = group.x * SP_BLOCK + tid * SP_EACH + j;
         value[j] = i < length ? values[ulong(group.y) * length + i] : sp_absent;
         if (value[j] >= 0) ++mine;
     }
     uint total;
     uint at = offsets[group.y * grid.x + group.x] + sp_group_prefix(mine, sums, lane, sg, SP_SCAN_SIMDS, total);
-    for (uint j = 0; j < 4; ++j) {
+    for (uint j = 0; j < SP_EACH; ++j) {
         if (value[j] < 0) continue;
         src[at] = value[j];
-        dst[at] = int(group.x * SP_BLOCK + tid * 4 + j);
+        dst[at] = int(group.x * SP_BLOCK + tid * SP_EACH + j);
         ++at;
     }
 }
@@ -115,18 +118,18 @@ kernel void sp_compact_owners(device const int* values [[buffer(0)]],  // [lengt
                               uint sg [[simdgroup_index_in_threadgroup]],
                               uint group [[threadgroup_position_in_grid]]) {
     threadgroup uint sums[SP_SCAN_SIMDS];
-    bool owner[4];
+    bool owner[SP_EACH];
     uint mine = 0;
-    for (uint j = 0; j < 4; ++j) {
-        const uint i = group * SP_BLOCK + tid * 4 + j;
+    for (uint j = 0; j < SP_EACH; ++j) {
+        const uint i = group * SP_BLOCK + tid * SP_EACH + j;
         owner[j] = i < length && values[i] == int(i);
         if (owner[j]) ++mine;
     }
     uint total;
     uint at = offsets[group] + sp_group_prefix(mine, sums, lane, sg, SP_SCAN_SIMDS, total);
-    for (uint j = 0; j < 4; ++j) {
+    for (uint j = 0; j < SP_EACH; ++j) {
         if (!owner[j]) continue;
-        const uint i = group * SP_BLOCK + tid * 4 + j;
+        const uint i = group * SP_BLOCK + tid * SP_EACH + j;
         first[at] = int(i);
         rank[i] = int(at);
         ++at;
@@ -146,8 +149,8 @@ kernel void sp_sort_count(device const uint* keys [[buffer(0)]],  // [n]
     threadgroup atomic_uint digits[16];
     if (tid < 16) atomic_store_explicit(&digits[tid], 0u, memory_order_relaxed);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint j = 0; j < 4; ++j) {
-        const uint i = group * SP_BLOCK + tid * 4 + j;
+    for (uint j = 0; j < SP_EACH; ++j) {
+        const uint i = group * SP_BLOCK + tid * SP_EACH + j;
         if (i < n) atomic_fetch_add_explicit(&digits[keys[i] >> shift & 15u], 1u, memory_order_relaxed);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -168,10 +171,10 @@ kernel void sp_sort_scatter(device const uint* keys [[buffer(0)]],     // [n]
                             uint group [[threadgroup_position_in_grid]],
                             uint blocks [[threadgroups_per_grid]]) {
     threadgroup ushort before[16 * SP_SCAN_THREADS];  // keys of a digit in the threads before this one
-    uint key[4];
+    uint key[SP_EACH];
     for (uint d = 0; d < 16; ++d) before[d * SP_SCAN_THREADS + tid] = ushort(0);
-    for (uint j = 0; j < 4; ++j) {
-        const uint i = group * SP_BLOCK + tid * 4 + j;
+    for (uint j = 0; j < SP_EACH; ++j) {
+        const uint i = group * SP_BLOCK + tid * SP_EACH + j;
         if (i >= n) continue;
         key[j] = keys[i];
         before[(key[j] >> shift & 15u) * SP_SCAN_THREADS + tid] += ushort(1);
@@ -187,8 +190,8 @@ kernel void sp_sort_scatter(device const uint* keys [[buffer(0)]],     // [n]
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint j = 0; j < 4; ++j) {
-        const uint i = group * SP_BLOCK + tid * 4 + j;
+    for (uint j = 0; j < SP_EACH; ++j) {
+        const uint i = group * SP_BLOCK + tid * SP_EACH + j;
         if (i >= n) continue;
         const uint d = key[j] >> shift & 15u, mine = d * SP_SCAN_THREADS + tid;
         const uint at = offsets[d * blocks + group] + before[mine];

@@ -338,7 +338,7 @@ def test_boxes() -> None:
     assert utils.non_max_suppression_cpu(flat[:0], order[:0], 0.5) == []
 
 
-def test_torch_tensors_as_tensorview() -> None:
+def test_torch_tensors_as_tensorview(monkeypatch: pytest.MonkeyPatch) -> None:
     ten = torch.arange(6).float().reshape(2, 3)
     view = spconv.cppcore.torch_tensor_to_tv(ten)
     view.numpy_view()[0, 0] = 7
@@ -358,6 +358,9 @@ def test_torch_tensors_as_tensorview() -> None:
     assert not memory.allocated["a"].any()
     assert memory.get_tensor_by_name("a").byte_pointer() == made.byte_pointer()
     assert not memory.zeros("", [3], tv.float32, 0).any()
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "empty", lambda shape, dtype: np.full(shape, 113, dtype))
+        assert memory.empty("b", [2], tv.int32, 0).tolist() == [113, 113]
     memory.free(made)
     with pytest.raises(ValueError, match="ten must be one of this allocator's"):
         memory.free(made)

@@ -1,4 +1,4 @@
-"""The Metal sources as CUDA: NVRTC, or nvcc, must take every one. No GPU is needed."""
+"""The Metal sources as CUDA: NVRTC and nvcc must take every one. No GPU is needed."""
 
 import shutil
 import subprocess
@@ -64,10 +64,10 @@ def test_nvrtc_compiles(stem: str, macros: dict[str, object], compiler: _nvrtc.C
 
 
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
-@pytest.mark.parametrize("stem", ["scan", "conv", "voxelize"])
-def test_nvcc_compiles(stem: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("stem", "macros"), CASES, ids=str)
+def test_nvcc_compiles(stem: str, macros: dict[str, object], tmp_path: Path) -> None:
     source = tmp_path / f"{stem}.cu"
-    source.write_text(translated(stem, {"SP_ELEM": "half"}))
+    source.write_text(translated(stem, macros))
     target = ["-cubin", "-o", str(tmp_path / "out.cubin")]
     flags = ["-std=c++17", "-arch=sm_90", "-w"]
     done = subprocess.run(

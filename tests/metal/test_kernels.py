@@ -1,6 +1,7 @@
 """Metal kernels under the harness against the torch reference, at the sizes where tiles begin and
 end."""
 
+from collections import Counter
 from typing import Any
 
 import metal_emu
@@ -14,7 +15,12 @@ from sparse3d.geometry import Geometry
 from sparse3d.kernel_map import Coordinates, KernelMap
 from sparse3d.ops import conv as ops
 from sparse3d.ops import kernel_map as rules
+from sparse3d.ops.coordinates import coordinate_unique
 from sparse3d.ops.norm import batch_norm_grad, batch_norm_train
+from sparse3d.ops.segment import segment_sum
+from sparse3d.pointops.ball_query import ball_search
+from sparse3d.pointops.fps import fps_sample
+from sparse3d.pointops.knn import knn_search
 
 SIZES = (0, 1, 31, 32, 33, 63, 64, 65, 129)
 DOWN = Geometry((3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1))
@@ -188,6 +194,83 @@ def test_work_is_split_and_results_are_the_same(monkeypatch: pytest.MonkeyPatch)
         assert len(running.launches("sp_conv")) - before > before
         assert len(running.launches("sp_weight_grad")) > 3
     assert all(map(torch.equal, whole, split))
+
+
+@both
+@pytest.mark.parametrize("transposed", [False, True])
+def test_work_by_taps_is_split_too(
+    front: str, transposed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every launch of the weight-stationary dataflow and of its finish stays below the budget;
+    on a mirrored map, whose taps come in pairs, and on a strided one, whose taps differ in
+    length."""
+    budget = 64 * 16 * 16  # one tile of one tap: a launch cannot do less
+    with installed(front) as running, _registry.force("metal"):
+        from sparse3d.metal import _shader, conv
+
+        sites = Coordinates(cloud(700, 7), None, 2)
+        for pairs in (sites.submanifold([3, 3, 3], [1, 1, 1]), sites.footprint(DOWN, None)[0]):
+            x, w = values(1, pairs.num_in, 16), values(2, 16, pairs.num_taps, 16) / 8
+            lists, plan, count = (pairs.src, pairs.dst, pairs.splits), pairs.plan(), pairs.num_out
+            if transposed:
+                x, lists = values(3, count, 16), (pairs.dst, pairs.src, pairs.splits)
+                plan, count = pairs.grad_plan(), pairs.num_in
+            options = {"plan": plan, "count": count, "groups": 1, "backward": transposed}
+            running.log.clear()
+            whole = conv.run(x, w, lists, **options, dataflow="taps")
+            before = Counter(t.kernel for t in running.log)
+            running.log.clear()
+            with monkeypatch.context() as small:
+                small.setattr(_shader, "_BUDGET", budget)
+                split = conv.run(x, w, lists, **options, dataflow="taps")
+            assert torch.equal(whole, split)
+            after = Counter(t.kernel for t in running.log)
+            assert all(after[name] > before[name] > 0 for name in ("sp_conv_tap", "sp_conv_finish"))
+            assert all(t.simd_macs <= budget * (1 + pairs.mirrored) for t in running.log)
+
+
+@both
+@pytest.mark.parametrize("most", [128, 64, 40, 32])
+def test_a_gpu_that_allows_fewer_threads(front: str, most: int) -> None:
+    """A kernel that takes many registers may have smaller groups: each asks for no more."""
+    coords = cloud(200, 11)
+    repeated = torch.cat([coords, coords.flip(0)])
+
+    def run() -> list[torch.Tensor]:
+        sites = Coordinates(coords, None, 2)
+        pairs = sites.submanifold([3, 3, 3], [1, 1, 1])
+        down = sites.footprint(DOWN, None)[0]
+        made = [pairs.src, pairs.dst, down.src, down.out_indices, *coordinate_unique(repeated)]
+        points, bounds = coords[:, 1:].float(), torch.tensor([[0, 200, 0, 200, 0]])
+        whole = torch.tensor([[0, 200, 0, 20, 3, 0]])
+        none = torch.empty(0, dtype=torch.uint8)
+        for strategy in ("single", "multigroup"):
+            made.append(fps_sample(points, whole, 20, False, False, 0, strategy))
+        made += knn_search(points, points, bounds, none, 5, "squared")
+        made += ball_search(points, points, bounds, none, 4.0, 6, False)
+        ids = coords[:, 1].contiguous()
+        return [*made, segment_sum(values(6, 200, 5), ids, 9)]
+
+    with installed(front, max_threads=most):
+        for ours, expected in zip(*on_both(run), strict=True):
+            if ours.is_floating_point():
+                assert_close(ours, expected, torch.float32)
+            else:
+                assert_same(ours, expected, "integers")
+        with _registry.force("reference"):
+            pairs = Coordinates(coords, None, 2).footprint(DOWN, None)[0]
+        for cin, cout in ((24, 130), (40, 64), (4, 8)):
+            results = on_both(lambda: convolutions(pairs, cin, cout))  # noqa: B023
+            for ours, expected in zip(*results, strict=True):
+                assert_close(ours, expected, torch.float32)
+        with _registry.force("metal"):
+            from sparse3d.metal import conv
+
+            x, w = values(1, pairs.num_in, 24), values(2, 130, pairs.num_taps, 24) / 8
+            lists = (pairs.src, pairs.dst, pairs.splits)
+            options = {"plan": pairs.plan(), "count": pairs.num_out, "groups": 1}
+            both_ways = [conv.run(x, w, lists, **options, dataflow=d) for d in ("tiles", "taps")]
+            assert_close(*both_ways, torch.float32)
 
 
 def test_offset_and_strided_arguments() -> None:

@@ -37,12 +37,16 @@ _CASTS = {
 
 @dataclass
 class Options:
-    """How a launch is run. `seed` moves on with every launch, so that no two schedules are
-    alike; `schedules` says under how many a launch of one group's size at most runs, from the same
-    memory. All must leave the same bytes, but those of the kernels in `ORDER_SHOWS`."""
+    """How a launch is run.
+
+    `seed` moves on with every launch, so that no two schedules are alike. `schedules` says under
+    how many a launch of one group's size at most runs, from the same memory: all must leave the
+    same bytes, but those of the kernels in `ORDER_SHOWS`. `max_threads` is the largest group that
+    the device says it runs, of any kernel."""
 
     seed: int = 0
     schedules: int = 1
+    max_threads: int = MAX_THREADS
     lenient: bool = False
     spurious: bool = True
     interleave: bool = True
@@ -133,19 +137,17 @@ def _refuse_aliases(kernel: str, held: list[_Argument]) -> None:
 
 
 def _sizes(
-    threads: int | Sequence[int], group_size: int | Sequence[int] | None
+    threads: int | Sequence[int], group_size: int | Sequence[int] | None, most: int
 ) -> tuple[list[int], list[int]]:
     grid = [threads] if isinstance(threads, int) else list(threads)
     if group_size is None:
-        group = (
-            [min(grid[0], MAX_THREADS)] if len(grid) == 1 else [MAX_THREADS, *[1] * (len(grid) - 1)]
-        )
+        group = [min(grid[0], most)] if len(grid) == 1 else [most, *[1] * (len(grid) - 1)]
     else:
         group = [group_size] if isinstance(group_size, int) else list(group_size)
     if len(group) != len(grid):
         raise MetalError("threads and group_size must have the same rank")
-    if np.prod(group) > MAX_THREADS:
-        raise ValueError(f"Threadgroup size exceeds {MAX_THREADS} limit")
+    if np.prod(group) > most:
+        raise ValueError(f"Threadgroup size exceeds {most} limit")
     if min(grid) < 1 or max(grid) >= 1 << 32:
         raise MetalError(f"a grid must have 1 to 2^32 - 1 threads along each axis, got {grid}")
     return [*grid, 1, 1][:3], [*group, 1, 1][:3]
@@ -154,13 +156,16 @@ def _sizes(
 class Kernel:
     """One kernel of a library. `traffic` is what the last launch moved, in checked builds."""
 
-    max_threads_per_threadgroup = MAX_THREADS
     thread_execution_width = 32
 
     def __init__(self, library: "Library", source: KernelSource):
         self._library = library
         self._source = source
         self.traffic: Traffic | None = None
+
+    @property
+    def max_threads_per_threadgroup(self) -> int:
+        return self._library.options.max_threads
 
     @property
     def static_thread_group_memory_length(self) -> int:
@@ -188,7 +193,7 @@ class Kernel:
         if threads is None:
             threads = next(a.source.numel() for a in held if a.source is not None)
         _refuse_aliases(name, held)
-        faults = self._run(held, *_sizes(threads, group_size))
+        faults = self._run(held, *_sizes(threads, group_size, self.max_threads_per_threadgroup))
         for argument in held:
             argument.copy_back()
         if self._library.check:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
+from typing import Any
 
 from sparse3d import _registry
 
@@ -55,32 +56,32 @@ def _forget() -> None:
 
 
 @contextmanager
-def _replaced(compiler: Compiler | None) -> Iterator[None]:
+def replaced(device_type: str, compiler: Compiler | None) -> Iterator[None]:
+    """Within it kernels for tensors of a device type are compiled by another."""
     shader = _seam()
-    before = shader.install("cpu", compiler and shader.MetalLauncher(compiler, "cpu"))
+    launcher = compiler and shader.MetalLauncher(compiler, device_type)
+    before = shader.install(device_type, launcher)
     _forget()
     try:
         yield
     finally:
-        shader.install("cpu", before)
+        shader.install(device_type, before)
         _forget()
 
 
 @contextmanager
-def installed(
-    front: str = "gcc", check: bool = True, seed: int = 0, spurious: bool = True
-) -> Iterator[Session]:
+def installed(front: str = "gcc", check: bool = True, **options: Any) -> Iterator[Session]:
     """Within it `_registry.force("metal")` runs Metal kernels for CPU tensors; faults raise
     MetalError."""
-    session = Session(front, check, Options(seed=seed, spurious=spurious))
-    with _replaced(session.compile):
+    session = Session(front, check, Options(**options))
+    with replaced("cpu", session.compile):
         yield session
 
 
 @contextmanager
 def uninstalled() -> Iterator[None]:
     """Within it the backend is what it is without the emulator."""
-    with _replaced(None):
+    with replaced("cpu", None):
         yield
 
 

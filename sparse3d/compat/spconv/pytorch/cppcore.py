@@ -90,7 +90,7 @@ class TorchAllocator:
         scale: float = 1.0,
     ) -> tv.Tensor:
         """A zero tensor, kept under `name` unless temporary."""
-        return self._full(name, shape, 0, dtype, device, is_temp_memory)
+        return self._keep(name, np.zeros(tuple(shape), dtype), device, is_temp_memory)
 
     def empty(
         self,
@@ -102,8 +102,8 @@ class TorchAllocator:
         is_temp_memory: bool = False,
         scale: float = 1.0,
     ) -> tv.Tensor:
-        """A tensor of any values."""
-        return self._full(name, shape, 0, dtype, device, is_temp_memory)
+        """A tensor that nothing is written to."""
+        return self._keep(name, np.empty(tuple(shape), dtype), device, is_temp_memory)
 
     def full_int(
         self,
@@ -116,7 +116,7 @@ class TorchAllocator:
         is_temp_memory: bool = False,
     ) -> tv.Tensor:
         """A tensor of one integer."""
-        return self._full(name, shape, value, dtype, device, is_temp_memory)
+        return self._keep(name, np.full(tuple(shape), value, dtype), device, is_temp_memory)
 
     def full_float(
         self,
@@ -129,13 +129,12 @@ class TorchAllocator:
         is_temp_memory: bool = False,
     ) -> tv.Tensor:
         """A tensor of one number."""
-        return self._full(name, shape, value, dtype, device, is_temp_memory)
+        return self._keep(name, np.full(tuple(shape), value, dtype), device, is_temp_memory)
 
-    def _full(
-        self, name: str, shape: Sequence[int], value: Any, dtype: Any, device: int, temporary: bool
+    def _keep(
+        self, name: str, array: np.ndarray[Any, Any], device: int, temporary: bool
     ) -> tv.Tensor:
-        filled = torch.from_numpy(np.full(tuple(shape), value, dtype))
-        made = filled.to(self.cpudevice if device == -1 else self.gpudevice)
+        made = torch.from_numpy(array).to(self.cpudevice if device == -1 else self.gpudevice)
         view = torch_tensor_to_tv(made)
         self.allocated[view.byte_pointer()] = made
         if name and not temporary:

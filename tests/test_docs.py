@@ -32,7 +32,7 @@ SHOWN_ONLY = {"metal.md": {""}, "metal-harness.md": {"text"}, "testing.md": {"ba
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = {
     "index.md": ["typer", "rich", "matplotlib", "yaml"],
-    "tutorial.md": ["matplotlib", "plyfile"],
+    "tutorial.md": ["matplotlib"],
 }
 
 

@@ -118,6 +118,13 @@ BAD = {
     "path": RECIPE.decode() + "\nweights: ../../secret.pt\n",
     "code": "!!python/object/apply:os.system [true]\n",
     "itself": "&a [*a]\n",
+    "deep lists": "a: " + "[" * 100_000,
+    "deep lists, closed": "a: " + "[" * 20_000 + "]" * 20_000,
+    "deep tables": "{" * 5_000,
+    "deep rows": "- " * 30_000 + "x",
+    "deep keys": "? " * 20_000,
+    "deep block": "".join(f"{' ' * i}a:\n" for i in range(500)),
+    "long": "a: " + "a" * 10**7,
 }
 
 

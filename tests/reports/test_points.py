@@ -198,8 +198,6 @@ CLOUDS = {
 
 @pytest.mark.parametrize("name", CLOUDS)
 def test_row_32_each_point_once(engine: str, name: str) -> None:
-    if engine == "metal" and "2048" in name:
-        pytest.skip("minutes on the emulator")
     points = CLOUDS[name]()
     total = len(points)
     taken = furthest_point_sample(points[None], total)[0]

@@ -153,7 +153,6 @@ def test_other_formats_are_segmented_as_the_bin_is(tmp_path: Path) -> None:
 
 
 def test_a_scan_is_not_overwritten_by_its_picture(tmp_path: Path) -> None:
-    pytest.importorskip("plyfile")
     write_ply(tmp_path / "a.ply", STREET.points[:50], np.zeros((50, 3), np.uint8))
     before = (tmp_path / "a.ply").read_bytes()
     result = call(tmp_path / "a.ply", "--out", tmp_path)

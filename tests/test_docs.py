@@ -33,7 +33,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = {
     "export.md": ["onnx", "onnxruntime", "onnxscript"],
     "index.md": ["typer", "rich", "matplotlib", "yaml"],
-    "tutorial.md": ["matplotlib", "plyfile"],
+    "tutorial.md": ["matplotlib"],
 }
 
 

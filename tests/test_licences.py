@@ -25,9 +25,6 @@ ALLOWED = (
 )
 """Permissive, or weak copyleft that linking at run time leaves to the library."""
 
-BY_CHOICE = {"plyfile": "GNU General Public License v3 or later (GPLv3+)"}
-"""Brought by an extra alone, neither shipped nor needed by us: README.md tells who asks for it."""
-
 VENDOR = ("nvidia-", "cuda-")
 """A CUDA build of torch brings its vendor's own, under the vendor's terms."""
 
@@ -102,11 +99,8 @@ def test_what_we_bring_has_licences_of_the_list():
     wrong = {
         name: bad
         for name, dist in found.items()
-        if not name.startswith(
-            ("nvidia-", "cuda-")
-        )  # a CUDA build of torch brings the vendor's own
+        if not name.startswith(VENDOR)
         and (bad := [text for text in licences(dist) if not allowed(text)])
-        and bad != [BY_CHOICE.get(name)]
     }
     assert not wrong, f"look at these, then add the licence to ALLOWED or drop the package: {wrong}"
 
@@ -120,13 +114,6 @@ REFUSED = (
 @pytest.mark.parametrize("name", REFUSED)
 def test_others_are_refused(name):
     assert not allowed(name)
-
-
-def test_copyleft_stays_in_an_extra_that_the_readme_tells_of():
-    base = {canonicalize_name(Requirement(line).name) for line in declared() if "extra" not in line}
-    assert not base & BY_CHOICE.keys()
-    readme = (ROOT / "README.md").read_text("utf-8")
-    assert all(f"{name} is under the GPL" in readme for name in BY_CHOICE)
 
 
 def test_our_own_licence_is_in_every_place():

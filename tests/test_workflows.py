@@ -9,6 +9,7 @@ yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted((ROOT / ".github/workflows").glob("*.yml"))
+MUTATION = (ROOT / "tools/mutation.py").read_text("utf-8")
 PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 
 
@@ -51,6 +52,18 @@ def test_installations_are_tried_bare_and_with_the_command_line():
     lines = "\n".join(commands(workflow("compatibility")))
     for words in ("python -m sparse3d doctor", "segment --demo", "[cli]", "tests/installed.py"):
         assert words in lines
+
+
+def test_the_long_tests_run_at_night():
+    table = workflow("nightly")
+    lines = "\n".join(commands(table))
+    for words in ("make coverage", "-m nightly", "tools/mutation.py"):
+        assert words in lines
+    for folder in table["jobs"]["long"]["strategy"]["matrix"]["tests"]:
+        assert (ROOT / folder).exists(), folder
+    targets = table["jobs"]["mutants"]["strategy"]["matrix"]["target"]
+    assert targets == re.findall(r'^    "(\w+)": Target', MUTATION, re.MULTILINE)
+    assert "fail_under = 95" in PROJECT
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

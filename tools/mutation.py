@@ -3,6 +3,7 @@
     python -m pip install cosmic-ray
     python tools/mutation.py geometry              # minutes; kernel_map and conv take hours
     python tools/mutation.py conv --seconds 600    # a part; the next call goes on
+    python tools/mutation.py conv --sample 100     # so many, drawn at random once and for all
 
 Works on a copy under `build/mutation/`, never on the tree itself. `--report` only prints. The exit
 status is 1 where fewer than 90 % of the mutants that were tried were noticed.
@@ -15,6 +16,7 @@ import ast
 import importlib
 import multiprocessing
 import os
+import random
 import re
 import shutil
 import signal
@@ -37,7 +39,7 @@ SECONDS = 120
 
 @dataclass(frozen=True)
 class Target:
-    """A module and the tests that are to notice a change of it."""
+    """A module and the tests that are to notice a change of it, those that notice most first."""
 
     module: str
     tests: tuple[str, ...]
@@ -147,6 +149,20 @@ def prepare(name: str, folder: Path) -> Path:
     return session
 
 
+def draw(session: Path, count: int) -> None:
+    """Leave `count` mutants in a session, the same ones every time."""
+    base = sqlite3.connect(session)
+    with base:
+        jobs = [row[0] for row in base.execute(
+            "SELECT job_id FROM mutation_specs ORDER BY start_pos_row, start_pos_col, "
+            "operator_name, occurrence"
+        )]  # fmt: skip
+        random.Random(0).shuffle(jobs)
+        for table in ("mutation_specs", "work_items", "work_results"):
+            base.executemany(f"DELETE FROM {table} WHERE job_id = ?", [(j,) for j in jobs[count:]])
+    base.close()
+
+
 def drop_annotations(module: Path, session: Path) -> None:
     """Take the changes of type hints out of a session: nothing evaluates them."""
     hints = []
@@ -202,11 +218,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="stop after so long")
     parser.add_argument("--report", action="store_true", help="print what is known, run nothing")
     parser.add_argument("--fresh", action="store_true", help="begin anew, from the tree of now")
+    parser.add_argument("--sample", type=int, help="with a fresh session: so many, at random")
     options = parser.parse_args()
     folder = ROOT / "build" / "mutation" / options.target
     if options.fresh:
         shutil.rmtree(folder, ignore_errors=True)
+    begun = folder.exists()
     session = prepare(options.target, folder)
+    if options.sample and not begun:
+        draw(session, options.sample)
     if not options.report:
         # A run that was cut short leaves its last mutant in place.
         module = TARGETS[options.target].module

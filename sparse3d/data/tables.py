@@ -14,6 +14,9 @@ __all__ = ["Table", "check_keys", "load_yaml"]
 _EXPONENT = re.compile(r"[-+]?\d+e[-+]?\d+", re.IGNORECASE)
 
 _MOST_ENTRIES = 10_000
+_MOST_BYTES = 2**18
+_DEEPEST = 32
+"""The parser is recursive, and its time grows with the square of the depth."""
 
 
 def load_yaml(path: Path) -> Mapping[str, Any]:
@@ -25,15 +28,46 @@ def load_yaml(path: Path) -> Mapping[str, Any]:
     import yaml  # an extra; the simulator and the readers work without it
 
     try:
-        table = yaml.safe_load(path.read_text("utf-8"))
+        text = _text(path)
+        _check_depth(text, path)
+        table = yaml.safe_load(text)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except _Refused:
+        raise
+    except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path}: must be YAML: {' '.join(str(error).split())}") from None
     if not isinstance(table, dict):
         raise ValueError(f"{path}: must hold a table, got {type(table).__name__}")
     _check_extent(table, path)
     return table
+
+
+class _Refused(ValueError):
+    """What is YAML, and too much of it."""
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        raw = file.read(_MOST_BYTES + 1)
+    if len(raw) > _MOST_BYTES:
+        raise _Refused(f"{path}: must have at most {_MOST_BYTES} bytes, got more")
+    return raw.decode("utf-8")
+
+
+def _check_depth(text: str, path: Path) -> None:
+    """Count open lists and tables token by token, before anything recursive sees them."""
+    import yaml
+
+    depth = 0
+    for token in yaml.scan(text, Loader=yaml.SafeLoader):
+        kind = type(token).__name__
+        if kind.endswith(("SequenceStartToken", "MappingStartToken")):
+            depth += 1
+        elif kind.endswith(("SequenceEndToken", "MappingEndToken", "BlockEndToken")):
+            depth -= 1
+        if depth > _DEEPEST:
+            raise _Refused(f"{path}: must nest at most {_DEEPEST} lists and tables, got more")
 
 
 def _check_extent(table: object, path: Path) -> None:

@@ -17,7 +17,6 @@ import pytest
 from sparse3d.data import PointCloud, ScanError, read_points, write_ply, write_scan
 from sparse3d.data.readers import ENDINGS, scans_in, stem_of
 
-pytest.importorskip("plyfile")
 pytest.importorskip("pypcd4")
 laspy = pytest.importorskip("laspy")
 
@@ -106,6 +105,35 @@ def make_ply(order: str) -> Callable[[Path], Path]:
     return make
 
 
+def make_ply_lists(order: str) -> Callable[[Path], Path]:
+    """Lists of many lengths before the vertices and in them: all are stepped over."""
+
+    def make(folder: Path) -> Path:
+        sign = ">" if "big" in order else "<"
+        head = f"ply\nformat {order} 1.0\nelement face 3\nproperty list int8 double weights\n"
+        head += "property short kind\nelement vertex 300\nproperty list uint16 uchar seen\n"
+        head += "property float x\nproperty float y\nproperty list uchar int near\n"
+        head += "property float z\nproperty uchar intensity\n"
+        lengths = RNG.integers(0, 4, (300, 2))
+        if order == "ascii":
+            body = "2 .5 1e3 -7\n0 1\n1 nan 2\n"
+            for (x, y, z), grey, (one, two) in zip(XYZ.tolist(), GREY, lengths, strict=True):
+                body += f"{one}{' 9' * one} {x!r} {y!r} {two}{' -8' * two} {z!r} {grey}\n"
+            return written(folder / f"lists {order}.ply", f"{head}end_header\n{body}".encode())
+        data = b""
+        for length, kind in ((2, -7), (0, 1), (1, 2)):
+            data += bytes([length]) + np.full(length, 0.5, sign + "f8").tobytes()
+            data += np.array([kind], sign + "i2").tobytes()
+        for point, grey, (one, two) in zip(XYZ, GREY, lengths, strict=True):
+            data += np.array([one], sign + "u2").tobytes() + bytes([9] * one)
+            data += point[:2].astype(sign + "f4").tobytes()
+            data += bytes([two]) + np.full(two, -8, sign + "i4").tobytes()
+            data += point[2:].astype(sign + "f4").tobytes() + bytes([grey])
+        return written(folder / f"lists {order}.ply", head.encode() + b"end_header\n" + data)
+
+    return make
+
+
 def make_las(ending: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         header = laspy.LasHeader(point_format=3, version="1.2")
@@ -141,6 +169,9 @@ MAKERS = {
     "ply ascii": make_ply("ascii"),
     "ply little": make_ply("binary_little_endian"),
     "ply big": make_ply("binary_big_endian"),
+    "ply lists ascii": make_ply_lists("ascii"),
+    "ply lists little": make_ply_lists("binary_little_endian"),
+    "ply lists big": make_ply_lists("binary_big_endian"),
     "las": make_las(".las"),
     "laz": make_las(".laz"),
     "npy": make_npy,
@@ -164,6 +195,35 @@ def test_what_was_written_is_read(tmp_path: Path, name: str) -> None:
     assert scan.points.dtype == np.float32
     if name != "npy":
         np.testing.assert_allclose(scan.points[:, 3], np.float32(GREY / 255), rtol=1e-6)
+
+
+PLY_ERRORS = {
+    "ply negative list": (b"-1 0 0 0\n", "property list char int near\n", "at least 0, got -1"),
+    "ply short list": (
+        b"9 7 7\n7 7\n",
+        "property list char int near\n",
+        "near of 9 numbers ends",
+    ),
+    "ply word": (b"0 0 zero\n", "", "could not convert string 'zero'"),
+    "ply word for a length": (b"x 0 0 0\n", "property list char int near\n", "invalid literal"),
+    "ply long line": (b"0 0 0 0\n", "", "requires 3 columns but 4 were found"),
+    "ply blank line": (b"      \n", "", "a row is an empty line"),
+}
+
+
+@pytest.mark.parametrize("name", PLY_ERRORS)
+def test_damaged_lines_of_text_are_refused(tmp_path: Path, name: str) -> None:
+    body, more, words = PLY_ERRORS[name]
+    head = f"ply\nformat ascii 1.0\nelement vertex 1\n{more}property float x\nproperty float y\n"
+    path = written(tmp_path / "a.ply", f"{head}property float z\nend_header\n".encode() + body)
+    assert words in refusal(path)
+
+
+def test_a_negative_length_of_a_binary_list_is_refused(tmp_path: Path) -> None:
+    head = b"ply\nformat binary_big_endian 1.0\nelement face 1\nproperty list int8 int8 a\n"
+    head += b"element vertex 1\nproperty float x\nproperty float y\nproperty float z\nend_header\n"
+    path = written(tmp_path / "a.ply", head + b"\xff" + bytes(12))
+    assert "list a must have a length of at least 0, got -1" in refusal(path)
 
 
 # A letter less of text is another number; faces after the vertices are not read.
@@ -364,7 +424,7 @@ PROMISES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "ply text": (lambda folder: ply_promise(folder, "ascii"), "must fit the file"),
     "ply binary": (lambda f: ply_promise(f, "binary_little_endian"), "must fit the file"),
     "ply faces": (lambda f: ply_promise(f, "binary_big_endian", "face"), "must fit the file"),
-    "ply list": (ply_long_list, "early end-of-file"),
+    "ply list": (ply_long_list, "more ends after the file"),
     "pcd text": (lambda folder: pcd_promise(folder, "ascii"), "must fit the file"),
     "pcd binary": (lambda folder: pcd_promise(folder, "binary"), "must fit the file"),
     "pcd compressed": (lambda f: pcd_promise(f, "binary_compressed"), "must unpack to"),
@@ -472,7 +532,7 @@ CONTROLS = {"derived_ok_2000.bin", "derived_one_point.bin", "derived_all_same_po
 PROBE = """
 import resource, sys, time
 from sparse3d.data import ScanError, read_points
-import laspy, plyfile, pypcd4
+import laspy, pypcd4
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for path in sys.argv[1:]:
     start = time.perf_counter()

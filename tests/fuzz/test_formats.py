@@ -35,6 +35,18 @@ def _ply(form: str) -> bytes:
     return head.encode() + POINTS.astype("<f4").tobytes()
 
 
+def _ply_with_lists(form: str) -> bytes:
+    head = f"ply\nformat {form} 1.0\nelement vertex {len(POINTS)}\nproperty float x\n"
+    head += "property list uchar short near\nproperty float y\nproperty float z\nend_header\n"
+    if form == "ascii":
+        return (head + "".join(f"{x} 2 1 2 {y} {z}\n" for x, y, z, _ in POINTS)).encode()
+    rows = np.zeros(len(POINTS), "<f4, u1, <u2, <u2, <f4, <f4")
+    rows["f1"] = 2
+    for field, column in zip(("f0", "f4", "f5"), POINTS.T, strict=False):
+        rows[field] = column
+    return head.encode() + rows.tobytes()
+
+
 def _pcd(kind: str) -> bytes:
     head = "VERSION .7\nFIELDS x y z intensity\nSIZE 4 4 4 4\nTYPE F F F F\nCOUNT 1 1 1 1\n"
     head += f"WIDTH {len(POINTS)}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {len(POINTS)}\n"
@@ -57,6 +69,8 @@ FORMATS: dict[str, Callable[[], bytes]] = {
     "a.pcd.bin": lambda: np.pad(POINTS, ((0, 0), (0, 1))).astype("<f4").tobytes(),
     "ascii.ply": lambda: _ply("ascii"),
     "binary.ply": lambda: _ply("binary_little_endian"),
+    "lists ascii.ply": lambda: _ply_with_lists("ascii"),
+    "lists binary.ply": lambda: _ply_with_lists("binary_little_endian"),
     "ascii.pcd": lambda: _pcd("ascii"),
     "binary.pcd": lambda: _pcd("binary"),
     "a.las": lambda: _las(False),
@@ -69,7 +83,7 @@ FORMATS: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("seconds", EFFORTS)
 @pytest.mark.parametrize("name", FORMATS)
 def test_points(name: str, seconds: float, tmp_path: Path) -> None:
-    reader = {".ply": "plyfile", ".pcd": "pypcd4", ".laz": "lazrs"}.get(Path(name).suffix)
+    reader = {".pcd": "pypcd4", ".laz": "lazrs"}.get(Path(name).suffix)
     if reader:
         pytest.importorskip(reader)
     path = tmp_path / name
@@ -107,6 +121,13 @@ BAD = {
     "path": RECIPE.decode() + "\nweights: ../../secret.pt\n",
     "code": "!!python/object/apply:os.system [true]\n",
     "itself": "&a [*a]\n",
+    "deep lists": "a: " + "[" * 100_000,
+    "deep lists, closed": "a: " + "[" * 20_000 + "]" * 20_000,
+    "deep tables": "{" * 5_000,
+    "deep rows": "- " * 30_000 + "x",
+    "deep keys": "? " * 20_000,
+    "deep block": "".join(f"{' ' * i}a:\n" for i in range(500)),
+    "long": "a: " + "a" * 10**7,
 }
 
 

@@ -86,7 +86,8 @@ class _Argument:
 
 
 def _bytes(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.detach().reshape(-1).view(torch.uint8).numpy()
+    # One element is contiguous whatever its stride says; bytes want the stride to be 1.
+    return tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy()
 
 
 def _tensor_argument(kernel: str, p: Parameter, tensor: torch.Tensor) -> _Argument:

@@ -77,7 +77,9 @@ def segmenter() -> Segmenter:
     return Segmenter(config, build(config), torch.device("cpu"))
 
 
-def test_row_40_a_label_for_every_point_in_scan_order(tmp_path: Path, segmenter: Segmenter) -> None:
+def test_row_40_a_label_for_every_point_in_scan_order(
+    engine: str, tmp_path: Path, segmenter: Segmenter
+) -> None:
     write_scan(tmp_path / "a.bin", _ten_points())
     scan = read_scan(tmp_path / "a.bin")
     labels = segmenter.label(scan)
@@ -94,7 +96,7 @@ def test_row_40_a_label_for_every_point_in_scan_order(tmp_path: Path, segmenter:
 
 
 def test_row_40_points_left_out_are_unlabeled_in_their_place(
-    tmp_path: Path, segmenter: Segmenter
+    engine: str, tmp_path: Path, segmenter: Segmenter
 ) -> None:
     points = _ten_points()
     points[[2, 8], 1] = np.nan

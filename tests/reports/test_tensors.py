@@ -39,7 +39,7 @@ def test_row_13_bad_index_is_named(
 
 
 @pytest.mark.parametrize("ndim", DIMS)
-def test_row_13_every_column_and_every_way_in(ndim: int) -> None:
+def test_row_13_every_column_and_every_way_in(engine: str, ndim: int) -> None:
     good = rows([0] * (ndim + 1), [1] * (ndim + 1))
     for column in range(ndim + 1):
         for value in (-1, 10 if column else 2, 2**31 - 1, -(2**31)):
@@ -215,7 +215,7 @@ def test_row_17_every_function_without_voxels(engine: str, ndim: int) -> None:
     assert zero.features.shape == (0, 4)
 
 
-def test_row_17_stand_ins() -> None:
+def test_row_17_stand_ins(engine: str) -> None:
     features, sites = torch.zeros(0, 4, requires_grad=True), torch.zeros(0, 4, dtype=torch.int32)
     peer = spconv.SparseConvTensor(features, sites, [8, 8, 8], 2)
     out = spconv.SparseSequential(
@@ -284,7 +284,7 @@ def test_row_19_one_image(engine: str) -> None:
     assert torch.equal(same(x).dense()[0, 0], image[0, :, :, 0])
 
 
-def test_row_19_stand_ins() -> None:
+def test_row_19_stand_ins(engine: str) -> None:
     image = torch.zeros(2, 2, 3, 5)
     image[1, :, :, 1:4] = torch.arange(1.0, 19.0).reshape(2, 3, 3)
     peer = spconv.SparseConvTensor.from_dense(image.movedim(1, -1))

@@ -152,7 +152,7 @@ def test_malformed_files_give_one_line_and_no_page(shared: Path, tmp_path: Path)
 
 @pytest.mark.data
 def test_every_kind_of_shared_file_makes_a_page(shared: Path, tmp_path: Path) -> None:
-    for reader in ("laspy", "plyfile", "pypcd4"):
+    for reader in ("laspy", "pypcd4"):
         pytest.importorskip(reader)
     for name in ("aerial/autzen_trim.laz", "indoor/office1_organized_nan.pcd",
                  "object/bunny_ascii.ply", "lidar/av2_7fab2350_315966265259836000_labelled.npz",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import numpy.typing as npt
 
 from sparse3d.data.cloud import PointCloud, build
 from sparse3d.data.kitti import ScanError, file_bytes
-from sparse3d.data.readers._shared import library, refusing
+from sparse3d.data.readers._shared import refusing
 
 __all__ = ["read"]
 
@@ -43,6 +45,12 @@ class _Element:
             return max(2 * len(self.fields), 1)
         return sum(int(kinds[0][1]) for _, kinds in self.fields)
 
+    def scalars(self, order: str) -> np.dtype[np.void]:
+        """A row without its lists."""
+        return np.dtype(
+            [(name, order + kinds[0]) for name, kinds in self.fields if len(kinds) == 1]
+        )
+
     def has_lists(self) -> bool:
         return any(len(kinds) > 1 for _, kinds in self.fields)
 
@@ -59,7 +67,7 @@ def read(path: Path, size: int, *, drop_invalid: bool) -> PointCloud:
     attributes = {}
     for name in table.dtype.names or ():
         column = table[name]
-        if name.lower() not in "xyz" and column.dtype != object:
+        if name.lower() not in "xyz":
             attributes[name] = column.astype(column.dtype.newbyteorder("="))
     return build(path, "ply", points, attributes, drop_invalid=drop_invalid)
 
@@ -141,23 +149,74 @@ def _check_counts(path: Path, order: str, elements: list[_Element], body: int) -
 def _vertices(
     path: Path, raw: bytes, order: str, elements: list[_Element], start: int
 ) -> npt.NDArray[np.void]:
-    """The rows of the last of these elements."""
-    vertex = elements[-1]
-    fixed = sum(element.least(False) * element.count for element in elements[:-1])
-    if order and not any(element.has_lists() for element in elements):
-        dtype = np.dtype([(name, order + kinds[0]) for name, kinds in vertex.fields])
-        return np.frombuffer(raw, dtype, vertex.count, start + fixed)
-    plyfile = library(path, "plyfile")
-    lines = ["ply", next(f"format {n} 1.0" for n, sign in _ORDERS.items() if sign == order)]
-    names = {kind: word for word, kind in _KINDS.items()}
-    for element in elements:
-        lines.append(f"element {element.name} {element.count}")
-        for name, kinds in element.fields:
-            kind = " ".join(names[kind] for kind in kinds)
-            lines.append(f"property {'list ' * (len(kinds) > 1)}{kind} {name}")
-    head = "\n".join([*lines, "end_header", ""]).encode("latin-1")
+    """The scalars of the last of these elements."""
+    *before, vertex = elements
     with refusing(path, "vertices"):
-        table: npt.NDArray[np.void] = plyfile.PlyData.read(io.BytesIO(head + raw[start:]))[
-            "vertex"
-        ].data
+        if not order:
+            lines = io.TextIOWrapper(io.BytesIO(memoryview(raw)[start:]), "latin-1")
+            return _text_rows(islice(lines, sum(each.count for each in before), None), vertex)
+        for element in before:
+            start = _binary_rows(raw, order, element, start)[1]
+        rows = _binary_rows(raw, order, vertex, start)[0]
+        return np.frombuffer(rows, vertex.scalars(order), vertex.count)
+
+
+def _text_rows(lines: Iterable[str], vertex: _Element) -> npt.NDArray[np.void]:
+    """One row from each line."""
+    if not vertex.count:
+        return np.empty(0, vertex.scalars("="))
+    if vertex.has_lists():
+        lines = (_without_lists(line, vertex) for line in lines)
+    rows = (_filled(line) for line in islice(lines, vertex.count))
+    table = np.loadtxt(rows, vertex.scalars("="), comments=None, ndmin=1)
+    if len(table) != vertex.count:
+        raise ValueError(f"must have a line for each of {vertex.count} rows, got {len(table)}")
     return table
+
+
+def _filled(line: str) -> str:
+    """The line as it is: an empty one would be skipped in silence."""
+    if not line.strip():
+        raise ValueError("a row is an empty line")
+    return line
+
+
+def _without_lists(line: str, vertex: _Element) -> str:
+    words, kept = iter(line.split()), []
+    for name, kinds in vertex.fields:
+        word = next(words, "")
+        if len(kinds) == 1:
+            kept.append(word)
+        else:
+            length = _length(name, int(word))
+            if len(list(islice(words, length))) < length:
+                raise ValueError(f"list {name} of {length} numbers ends after its line")
+    return " ".join([*kept, *words])
+
+
+def _binary_rows(
+    raw: bytes, order: str, element: _Element, start: int
+) -> tuple[memoryview | bytearray, int]:
+    """The bytes of all scalars, and where the next element begins. Lists are stepped over."""
+    if not element.has_lists():
+        end = start + element.least(False) * element.count
+        return memoryview(raw)[start:end], end
+    kept = bytearray()
+    for _ in range(element.count):
+        for name, kinds in element.fields:
+            end = start + int(kinds[0][1])
+            if len(kinds) == 1:
+                kept += raw[start:end]
+            else:
+                (length,) = np.frombuffer(raw[start:end], order + kinds[0])
+                end += _length(name, int(length)) * int(kinds[1][1])
+            if end > len(raw):
+                raise ValueError(f"{name} ends after the file")
+            start = end
+    return kept, start
+
+
+def _length(name: str, length: int) -> int:
+    if length < 0:
+        raise ValueError(f"list {name} must have a length of at least 0, got {length}")
+    return length

@@ -504,13 +504,69 @@ def test_layouts_are_told_by_proof_alone() -> None:
     norm = {"weight": torch.rand(4), "running_mean": torch.rand(4)}
     side = {"b.conv.kernel": even} | {f"b.bn.{key}": value for key, value in norm.items()}
     wrapped = {"b.conv.kernel": even} | {f"b.norm.bn.{key}": value for key, value in norm.items()}
+    alone = {"conv.kernel": even} | {f"b.bn.{key}": value for key, value in norm.items()}
     linear = {"conv.kernel": even, "head.0.weight": torch.rand(4, 4)}
     listed = {"b.0.kernel": even} | {f"b.1.{key}": value for key, value in norm.items()}
-    for ambiguous in (side, linear):
+    for ambiguous in (side, linear, wrapped, alone):
         with pytest.raises(ValueError, match=r"fit \['minkowski', 'torchsparse'\]; say which"):
             checkpoint.detect(ambiguous)
-    assert checkpoint.detect(wrapped) == "minkowski"
+        assert checkpoint.detect(ambiguous | {"a.bias": torch.rand(1, 4)}) == "minkowski"
     assert checkpoint.detect(listed) == "torchsparse"
+    named = {"module.conv1p1s2.kernel": even}
+    named |= {f"module.bn1.bn.{key}": value for key, value in norm.items()}
+    assert checkpoint.detect(named) == "minkowski"
+
+
+class LoneNorm(nn.Module):
+    """torchsparse's norm in a module of its own: what MinkowskiEngine's looks like."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn = ts.nn.BatchNorm(4)
+
+
+def test_a_lone_norm_is_no_proof_where_a_model_has_other_names() -> None:
+    theirs = nn.ModuleDict({"conv": ts.nn.Conv3d(4, 4, 2, 2), "norm": LoneNorm()})
+    ours = nn.ModuleDict(
+        {"conv": spnn.SparseConv3d(4, 4, 2, 2, bias=False), "norm": spnn.SparseBatchNorm(4)}
+    )
+    state = filled({name: list(value.shape) for name, value in theirs.state_dict().items()})
+    with pytest.raises(ValueError, match=r"source='minkowski' or source='torchsparse'"):
+        checkpoint.load(ours, state)
+    checkpoint.load(ours, state, source="torchsparse")
+    checkpoint.load(theirs, ours.state_dict(), source="spconv")
+    for name, value in theirs.state_dict().items():
+        assert torch.equal(value, state[name]), name
+
+
+@pytest.mark.parametrize("width", [8, 16])
+def test_a_matrix_that_may_be_channelwise_is_refused(width: int) -> None:
+    state = {
+        "a.kernel": torch.rand(8, 4, width),
+        "a.bias": torch.rand(1, width),
+        "b.kernel": torch.rand(8, width),
+    }
+    with pytest.raises(ValueError, match=r"b.kernel must be a 1 x 1 kernel, got shape \[8, "):
+        checkpoint.convert(state)
+    state["b.kernel"] = torch.rand(width + 1, width)
+    assert set(checkpoint.convert(state).permuted) == {"a.weight", "b.weight"}
+
+
+def test_convert_leaves_a_sinusoidal_layer_alone(tmp_path: Path) -> None:
+    source = MinkowskiFieldNet(3, 5, "basic", (1,) * 4, (8,) * 4, 8)
+    state = dict(source.state_dict())
+    theirs = {"conv.kernel": torch.rand(27, 4, 5), "conv.bias": torch.rand(1, 5)}
+    theirs |= {k: v for k, v in state.items() if k.startswith("field_network.0.")}
+    report = checkpoint.convert(theirs, tmp_path / "out.pth", "minkowski")
+    assert set(report.permuted) == {"conv.weight"}
+    written = checkpoint.read(tmp_path / "out.pth")
+    assert written["conv.bias"].shape == (5,)
+    for part in ("weight", "bias", "coef"):
+        theirs_name = "kernel" if part == "weight" else part
+        assert torch.equal(
+            written[f"field_network.0.{part}"], state[f"field_network.0.{theirs_name}"]
+        )
+    assert checkpoint.convert(source.state_dict(), source="spconv").permuted == {}
 
 
 def test_crosses_cannot_be_turned() -> None:

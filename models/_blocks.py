@@ -18,6 +18,10 @@ Norm = Callable[[int], nn.Module]
 
 detection_norm: Norm = partial(spnn.SparseBatchNorm, eps=1e-3, momentum=0.01)
 
+_SUBMANIFOLD = {2: spnn.SubMConv2d, 3: spnn.SubMConv3d}
+_STRIDED = {2: spnn.SparseConv2d, 3: spnn.SparseConv3d}
+_INVERSE = {2: spnn.SparseInverseConv2d, 3: spnn.SparseInverseConv3d}
+
 
 def post_act_block(
     in_channels: int,
@@ -28,15 +32,16 @@ def post_act_block(
     padding: Any = 0,
     conv_type: str = "subm",
     norm: Norm = detection_norm,
+    axes: int = 3,
 ) -> spnn.SparseSequential:
-    """Conv, norm, ReLU; `conv_type` is "subm", "spconv" or "inverseconv"."""
+    """Conv over `axes` axes, norm, ReLU; `conv_type` is "subm", "spconv" or "inverseconv"."""
     conv: nn.Module
     if conv_type == "subm":
-        conv = spnn.SubMConv3d(
+        conv = _SUBMANIFOLD[axes](
             in_channels, out_channels, kernel_size, bias=False, indice_key=indice_key
         )
     elif conv_type == "spconv":
-        conv = spnn.SparseConv3d(
+        conv = _STRIDED[axes](
             in_channels,
             out_channels,
             kernel_size,
@@ -46,9 +51,7 @@ def post_act_block(
             indice_key=indice_key,
         )
     else:
-        conv = spnn.SparseInverseConv3d(
-            in_channels, out_channels, kernel_size, indice_key, bias=False
-        )
+        conv = _INVERSE[axes](in_channels, out_channels, kernel_size, indice_key, bias=False)
     return spnn.SparseSequential(conv, norm(out_channels), nn.ReLU())
 
 
@@ -60,16 +63,23 @@ class SparseBasicBlock(spnn.SparseModule):
         indice_key: shared by both convs.
         bias: of the convs.
         norm: makes a norm of a width.
+        axes: 2 or 3.
     """
 
     def __init__(
-        self, planes: int, indice_key: str, bias: bool = True, norm: Norm = detection_norm
+        self,
+        planes: int,
+        indice_key: str,
+        bias: bool = True,
+        norm: Norm = detection_norm,
+        axes: int = 3,
     ) -> None:
         super().__init__()
-        self.conv1 = spnn.SubMConv3d(planes, planes, 3, bias=bias, indice_key=indice_key)
+        conv = _SUBMANIFOLD[axes]
+        self.conv1 = conv(planes, planes, 3, bias=bias, indice_key=indice_key)
         self.bn1 = norm(planes)
         self.relu = spnn.SparseReLU()
-        self.conv2 = spnn.SubMConv3d(planes, planes, 3, bias=bias, indice_key=indice_key)
+        self.conv2 = conv(planes, planes, 3, bias=bias, indice_key=indice_key)
         self.bn2 = norm(planes)
 
     def forward(self, x: SparseConvTensor) -> Any:

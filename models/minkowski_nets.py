@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 import sparse3d.nn as spnn
-from sparse3d import SparseConvTensor
+from sparse3d import SparseConvTensor, quantize, voxelize
 from sparse3d.models._blocks import joined
-from sparse3d.ops.segment import standardize_segments
+from sparse3d.ops.segment import spread_segments, standardize_segments
 
-__all__ = ["RESNETS", "UNETS", "MinkowskiResNet", "MinkowskiUNet"]
+__all__ = ["RESNETS", "UNETS", "MinkowskiFieldNet", "MinkowskiResNet", "MinkowskiUNet"]
 
 _A, _B = (32, 64, 128, 256, 128, 128, 96, 96), (32, 64, 128, 256, 128, 128, 128, 128)
 _C, _D = (32, 64, 128, 256, 192, 192, 128, 128), (32, 64, 128, 256, 384, 384, 384, 384)
@@ -281,3 +281,70 @@ class MinkowskiResNet(nn.Module):
         for stage in range(1, 5):
             y = self.get_submodule(f"layer{stage}")(y)
         return self.final(self.glob_pool(self.conv5(y)))  # type: ignore[no-any-return]
+
+
+class _Sinusoidal(nn.Module):
+    """sin(x kernel + bias) coef, of rows."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(torch.rand(in_channels, out_channels))
+        self.bias = nn.Parameter(torch.rand(1, out_channels))
+        self.coef = nn.Parameter(torch.rand(1, out_channels))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x @ self.kernel + self.bias) * self.coef
+
+
+def _field_network(in_channels: int, width: int) -> nn.Sequential:
+    def norm() -> nn.Module:
+        return spnn.SparseBatchNorm(width)
+
+    first = [_Sinusoidal(in_channels, width), norm(), nn.ReLU(inplace=True)]
+    return nn.Sequential(*first, nn.Linear(width, width), norm(), nn.ReLU(inplace=True))
+
+
+class MinkowskiFieldNet(MinkowskiResNet):
+    """MinkowskiEngine's ResFieldNet: networks on points, then `MinkowskiResNet` on their voxels.
+
+    `MinkowskiFieldNet.named("ResNet14", 3, 40)` is its ResFieldNet14.
+
+    Args:
+        in_channels: features of a point.
+        out_channels: logits.
+        block: see `MinkowskiResNet`, as the next three.
+        layers: see `block`.
+        planes: see `block`.
+        init_dim: see `block`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        block: str = "basic",
+        layers: Sequence[int] = (2, 2, 2, 2),
+        planes: Sequence[int] = (64, 128, 256, 512),
+        init_dim: int = 64,
+    ) -> None:
+        super().__init__(64, out_channels, block, layers, planes, init_dim)
+        self.field_network = _field_network(in_channels, 32)
+        self.field_network2 = _field_network(32 + in_channels, 64)
+
+    def forward(  # type: ignore[override]
+        self, features: torch.Tensor, points: torch.Tensor
+    ) -> torch.Tensor:
+        """Logits [B, out_channels] of each sample.
+
+        Args:
+            features: [N, in_channels] of the points.
+            points: floating [N, 4], batch id, then position in units of a voxel.
+        """
+        cells = quantize(points, 1.0)
+        coarse = voxelize(self.field_network(features), cells)
+        seen = spread_segments(coarse.features, coarse.inverse)
+        fine = voxelize(self.field_network2(torch.cat([seen, features], 1)), cells)
+        batch = int(cells[:, 0].max()) + 1 if len(cells) else 1
+        return super().forward(
+            SparseConvTensor(fine.features, fine.indices, None, batch, check=False)
+        )

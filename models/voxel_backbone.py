@@ -36,11 +36,20 @@ class _Backbone(nn.Module):
         Args:
             x: voxels (batch, z, y, x) of a grid, `in_channels` features.
         """
+        return self.encode(x)
+
+    def encode(self, x: SparseConvTensor) -> dict[str, SparseConvTensor]:
+        """Tensors of every level; `out` where there is a last layer.
+
+        Args:
+            x: voxels (batch, z, y, x) of a grid, `in_channels` features.
+        """
         levels: dict[str, SparseConvTensor] = {}
         y = self.get_submodule("conv_input")(x)
         for level in range(1, 5):
             y = levels[f"x_conv{level}"] = self.get_submodule(f"conv{level}")(y)
-        levels["out"] = self.get_submodule("conv_out")(y)
+        if "conv_out" in self._modules:
+            levels["out"] = self.get_submodule("conv_out")(y)
         return levels
 
 

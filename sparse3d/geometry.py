@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 __all__ = [
@@ -71,6 +71,32 @@ class Geometry:
     def is_pointwise(self) -> bool:
         """One tap that pairs every site with itself."""
         return self.volume == 1 and set(self.stride) == {1} and set(self.padding) == {0}
+
+    @property
+    def is_submanifold(self) -> bool:
+        """An odd kernel of stride 1, centred on its own site."""
+        sizes = zip(self.kernel_size, self.stride, self.padding, self.dilation, strict=True)
+        return all(k % 2 == 1 and s == 1 and p == d * (k // 2) for k, s, p, d in sizes)
+
+    def mirrored(self) -> Geometry:
+        """The same kernel with every offset negated: tap t is tap K - 1 - t of this one."""
+        sizes = zip(self.kernel_size, self.padding, self.dilation, strict=True)
+        reach = tuple(d * (k - 1) - p for k, p, d in sizes)
+        return replace(self, padding=reach)
+
+    def with_stride(self, stride: Sequence[int]) -> Geometry:
+        """The same kernel at another stride."""
+        return replace(self, stride=tuple(stride))
+
+    def scaled(self, unit: Sequence[int]) -> Geometry:
+        """The kernel between sites that are multiples of a unit: stride 1, offsets times the
+        unit."""
+        return Geometry(
+            self.kernel_size,
+            (1,) * self.ndim,
+            tuple(p * u for p, u in zip(self.padding, unit, strict=True)),
+            tuple(d * u for d, u in zip(self.dilation, unit, strict=True)),
+        )
 
     def __str__(self) -> str:
         return (

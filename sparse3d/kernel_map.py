@@ -282,6 +282,50 @@ class Coordinates:
             )
         return self._maps[key]
 
+    def pointwise(self, taps: torch.Tensor, num_taps: int) -> KernelMap:
+        """The map of a layer in which every row meets itself, through a tap of its own.
+
+        Args:
+            taps: integers [N], each row's tap.
+            num_taps: K.
+
+        Raises:
+            ValueError: if there are not N taps, or one lies outside [0, K).
+        """
+        _check.same_rows("taps", len(taps), "indices", len(self))
+        wide = taps.long()
+        if len(wide):
+            low, high = (int(bound) for bound in torch.aminmax(wide))
+            if low < 0 or high >= num_taps:
+                _check.fail("taps", f"in [0, {num_taps})", low if low < 0 else high)
+        rows = torch.argsort(wide, stable=True).int()
+        ends = torch.bincount(wide, minlength=num_taps).cumsum(0).cpu()
+        splits = torch.cat([ends.new_zeros(1), ends])
+        axes = self.indices.shape[1] - 1
+        ones, zeros = (1,) * axes, (0,) * axes
+        geometry = Geometry(ones, ones, zeros, ones)
+        return KernelMap(rows, rows, splits, self.indices, self.indices, geometry, distinct=True)
+
+    def reached(
+        self, geometry: Geometry, taps: Sequence[int] | None = None, *, transposed: bool = False
+    ) -> tuple[KernelMap | None, torch.Tensor]:
+        """Every site, on no grid, that an input reaches through some of a kernel's taps.
+
+        Args:
+            geometry: of the box that the kernel is cut from.
+            taps: those there are, row-major numbers in the box; None for all.
+            transposed: from coarse sites to fine ones.
+
+        Returns:
+            The map onto the sites (None where taps were left out), and the sites int32 [M, 1 + D],
+            in the order of the box's footprint.
+        """
+        found, sites = self.footprint(geometry, None, transposed=transposed)
+        if taps is None or len(set(taps)) == geometry.volume:
+            return found, sites.indices
+        kept = torch.unique(found.select(taps).dst.long())
+        return None, sites.indices.index_select(0, kept)
+
     def submanifold(self, kernel_size: Sequence[int], dilation: Sequence[int]) -> KernelMap:
         """The map of a submanifold layer, built once per kernel size and dilation."""
         self._refresh()

@@ -111,3 +111,35 @@ def test_grids_of_another_number_of_axes_are_refused() -> None:
         ours.transposed_output_shape((8, 8), flat, (0,))
     with pytest.raises(ValueError, match=r"zip\(\)"):
         ours.submanifold_padding((3, 3), (1,))
+
+
+def test_mirrored_kernels_negate_every_offset() -> None:
+    for described in GEOMETRIES:
+        made = ours.Geometry(*described.numbers)
+        offsets = [_offset(made, tap) for tap in ours.taps(made.kernel_size)]
+        other = [_offset(made.mirrored(), tap) for tap in ours.taps(made.kernel_size)]
+        assert other == [tuple(-o for o in offset) for offset in reversed(offsets)]
+        assert made.mirrored().mirrored() == made
+
+
+def _offset(geometry: ours.Geometry, tap: tuple[int, ...]) -> tuple[int, ...]:
+    rows = zip(tap, geometry.padding, geometry.dilation, strict=True)
+    return tuple(t * d - p for t, p, d in rows)
+
+
+def test_scaled_kernels_reach_multiples_of_the_unit() -> None:
+    made = ours.Geometry((3, 2), (2, 1), (1, 0), (1, 3))
+    wide = made.scaled((4, 5))
+    assert wide.stride == (1, 1)
+    for tap in ours.taps(made.kernel_size):
+        wanted = tuple(o * u for o, u in zip(_offset(made, tap), (4, 5), strict=True))
+        assert _offset(wide, tap) == wanted
+    assert made.with_stride([1, 1]).stride == (1, 1)
+
+
+def test_submanifold_kernels_are_told() -> None:
+    centred = ours.Geometry((3, 5), (1, 1), (1, 4), (1, 2))
+    assert centred.is_submanifold
+    assert not centred.with_stride((1, 2)).is_submanifold
+    assert not ours.Geometry((3, 2), (1, 1), (1, 1), (1, 1)).is_submanifold
+    assert not ours.Geometry((3, 3), (1, 1), (1, 0), (1, 1)).is_submanifold

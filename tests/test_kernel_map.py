@@ -97,3 +97,36 @@ def test_maps_travel() -> None:
         assert_same(other.src, found.src)
         assert_same(other.splits, found.splits)
         assert other.geometry == found.geometry
+
+
+def test_rows_meet_themselves_through_taps_of_their_own() -> None:
+    indices = coords_of("interleaved", 3)
+    sites, rows = Coordinates(indices, None, 3), len(indices)
+    taps = torch.from_numpy(np.random.default_rng(3).integers(0, 4, rows))
+    taps[taps == 2] = 1  # one without rows
+    found = sites.pointwise(taps, 5)
+    x, weight = random((rows, 4), torch.float64), random((6, 5, 4), torch.float64, 1)
+    expected = np.einsum("nc,noc->no", x.numpy(), weight.numpy()[:, taps.numpy()].swapaxes(0, 1))
+    assert_close(conv(x, weight, found), expected, torch.float64)
+    empty = Coordinates(indices[:0], None, 1).pointwise(taps[:0], 5)
+    assert conv(x[:0], weight, empty).shape == (0, 6)
+    with pytest.raises(ValueError, match=r"taps must be in \[0, 3\), got 3"):
+        sites.pointwise(taps, 3)
+    with pytest.raises(ValueError, match=r"taps must be in \[0, 5\), got -1"):
+        sites.pointwise(taps - 1, 5)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_sites_that_some_taps_reach(transposed: bool) -> None:
+    indices = coords_of("interleaved", 3)
+    sites = Coordinates(indices, None, 3)
+    geometry = Geometry((3,) * 3, (2,) * 3, (1,) * 3, (1,) * 3)
+    every, all_sites = sites.reached(geometry, transposed=transposed)
+    assert every is not None
+    assert sites.reached(geometry, range(27), transposed=transposed)[0] is every
+    cross = [4, 10, 12, 13, 14, 16, 22]
+    pairs, some = sites.reached(geometry, cross, transposed=transposed)
+    assert pairs is None
+    met = {int(row) for tap in cross for row in every.tap(tap)[1]}
+    assert_same(some, all_sites[sorted(met)])
+    assert 0 < len(some) < len(all_sites)

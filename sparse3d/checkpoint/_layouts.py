@@ -12,7 +12,7 @@ from torch import nn
 
 from .. import _check
 from ._files import State
-from ._names import exact, match, wrapped
+from ._names import exact, is_minkowski_net, match
 
 LAYOUTS = ("spconv", "spconv-2.1", "spconv-1", "minkowski", "torchsparse")
 
@@ -103,7 +103,7 @@ def detect(state: State, model: nn.Module | None = None) -> str:
     if not fitting:
         _check.fail("checkpoint", f"in one of the layouts {LAYOUTS}", "kernels of other shapes")
     if len(fitting) > 1:
-        way_out = f"say which: source={fitting[0]!r}"
+        way_out = "say which: " + " or ".join(f"source={layout!r}" for layout in fitting)
         _check.fail("checkpoint", "in one layout", f"shapes that fit {fitting}", way_out)
     return fitting[0]
 
@@ -141,11 +141,13 @@ def _by_names(state: State, fitting: list[str]) -> list[str]:
         return fitting
     if any(name.endswith("bias") and state[name].ndim == 2 for name in state):
         return ["minkowski"]
-    wrappers = any(re.search(r"\.bn\.(weight|running_mean)$", name) for name in wrapped(state))
+    if is_minkowski_net(state):
+        return ["minkowski"]
+    # torchsparse's norm is a BatchNorm itself, in the list of its convolution. MinkowskiEngine's
+    # holds one as `bn`, but so may any module: that proves nothing.
     lists = {name.rsplit(".", 2)[0] for name in kernels if re.search(r"\.\d+\.kernel$", name)}
     means = [name for name in state if re.search(r"\.\d+\.running_mean$", name)]
-    beside = any(name.rsplit(".", 2)[0] in lists for name in means)
-    if wrappers != beside:  # MinkowskiEngine wraps a BatchNorm, torchsparse's is one itself
-        return ["minkowski" if wrappers else "torchsparse"]
+    if any(name.rsplit(".", 2)[0] in lists for name in means):
+        return ["torchsparse"]
     even = [n for n in kernels if state[n].ndim == 3 and state[n].shape[0] % 2 == 0]
     return fitting if even else fitting[:1]  # odd kernels are stored alike

@@ -13,7 +13,7 @@ from torch import nn
 from .. import _check
 from ._files import PathLike, State, read, save
 from ._layouts import LAYOUTS, Slot, detect, slots_of, stored_shapes, to_canonical
-from ._names import RULES, bare, exact, match, plain, wrapped
+from ._names import RULES, bare, exact, is_minkowski_net, match, plain, wrapped
 
 # Entries that upstream models carry and never read.
 _UNUSED = ("point_transforms.", "dropout.", "global_step")
@@ -234,7 +234,7 @@ def _converted(
         if name in kernels:
             value, how = _cube(name, tensor, layout, reverse_axes)
             report.permuted[ours] = how
-        elif ours.endswith("bias") and tensor.ndim == 2 and tensor.shape[0] == 1:
+        elif _is_flat_bias(name, state):
             value = tensor.reshape(-1)
         if ours in made:
             _check.fail(ours, "the name of one entry", "2; give the model they are meant for")
@@ -245,6 +245,13 @@ def _converted(
     return report, made
 
 
+def _is_flat_bias(name: str, state: State) -> bool:
+    """Whether this is a convolution's bias `[1, C]`, not that of a sinusoidal layer."""
+    tensor, layer = state[name], name.removesuffix("bias")
+    is_row = tensor.ndim == 2 and tensor.shape[0] == 1
+    return name.endswith("bias") and is_row and f"{layer}coef" not in state
+
+
 def _kernels(state: State, layout: str) -> set[str]:
     """Entries that are kernels of sparse convolutions, where shapes can tell."""
     way_out = "give the model it is meant for, in Python: model=..."
@@ -252,10 +259,13 @@ def _kernels(state: State, layout: str) -> set[str]:
         return set()
     if layout in ("minkowski", "torchsparse"):
         found = {k: list(v.shape) for k, v in state.items() if k.endswith("kernel")}
+        # A sinusoidal layer's matrix is called so too.
+        found = {k: s for k, s in found.items() if f"{k.removesuffix('kernel')}coef" not in state}
         volumes = {shape[0] for shape in found.values() if len(shape) == 3} or {8, 27, 125}
-        widths = {shape[-1] for shape in found.values() if len(shape) == 3}
         for name, shape in found.items():  # a channelwise kernel is [taps, channels]
-            if layout == "minkowski" and len(shape) == 2 and shape[0] in volumes - widths - {1}:
+            if layout != "minkowski" or len(shape) != 2 or is_minkowski_net(state):
+                continue
+            if shape[0] in volumes - {1}:
                 _check.fail(name, "a 1 x 1 kernel", f"shape {shape}, maybe channelwise", way_out)
         return {name for name, shape in found.items() if len(shape) in (2, 3)}
     sizes = {k: v.ndim for k, v in state.items() if k.endswith("weight") and v.ndim > 2}

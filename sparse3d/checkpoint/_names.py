@@ -77,6 +77,19 @@ def _mmdet3d(name: str) -> str:
 
 RULES: tuple[Form, ...] = (lambda name: name, _mmdet3d)
 
+# Published networks on MinkowskiEngine, by names that their code alone makes.
+_MINKOWSKI_NETS = (
+    re.compile(r"(^|\.)conv(tr)?\d+p\d+s\d+\.kernel$"),  # its examples' U-Nets
+    re.compile(
+        r"^backbone\.(conv_input|encoder|decoder)\..+\.net\.\d\.bn\.weight$"
+    ),  # mmdetection3d
+)
+
+
+def is_minkowski_net(names: Iterable[str]) -> bool:
+    """Whether these are entries of a published network whose layers are known."""
+    return any(net.search(exact(name)) for name in names for net in _MINKOWSKI_NETS)
+
 
 def match(state: State, wanted: Sequence[str]) -> tuple[dict[str, str], str]:
     """Our name -> the checkpoint's, and the prefix under which they were found."""

@@ -131,15 +131,37 @@ def _scale_and_bias(
     if norm is None or norm.running_mean is None or norm.running_var is None:
         return None, bias
     wide = torch.float64 if layer.weight.dtype == torch.float64 else torch.float32
-    scale = torch.rsqrt(norm.running_var.to(wide) + norm.eps)
-    if norm.weight is not None:
-        scale = scale * norm.weight.to(wide)
-    shift = -norm.running_mean.to(wide) * scale
-    if norm.bias is not None:
-        shift = shift + norm.bias.to(wide)
-    if bias is not None:
-        shift = shift + bias.to(wide) * scale
-    return scale, shift
+    mean, variance = norm.running_mean.to(wide), norm.running_var.to(wide)
+    values: tuple[torch.Tensor | None, ...] = (norm.weight, norm.bias, bias)
+    gain, offset, before = (None if value is None else value.to(wide) for value in values)
+    return norm_as_scale(mean, variance, norm.eps, gain, offset, before)
+
+
+def norm_as_scale(
+    mean: torch.Tensor,
+    variance: torch.Tensor,
+    eps: float,
+    gain: torch.Tensor | None,
+    offset: torch.Tensor | None,
+    before: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A batch norm of `x + before` in inference as `x * scale + shift`.
+
+    Args:
+        mean: running means [C].
+        variance: running variances [C].
+        eps: added to the variances.
+        gain: [C] or None for ones.
+        offset: [C] or None for zeros.
+        before: [C] or None, the bias of the layer in front.
+    """
+    scale = torch.rsqrt(variance + eps)
+    if gain is not None:
+        scale = scale * gain
+    shift = -mean * scale
+    if offset is not None:
+        shift = shift + offset
+    return scale, shift if before is None else shift + before * scale
 
 
 def fuse(model: M) -> M:

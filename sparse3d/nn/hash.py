@@ -6,6 +6,7 @@ import torch
 
 from .. import _check
 from ..ops.coordinates import build_table, lookup, unique
+from ..ops.keys import key_rows
 
 __all__ = ["HashTable"]
 
@@ -54,15 +55,11 @@ class HashTable:
         return len(self._keys)
 
     def _as_rows(self, keys: torch.Tensor) -> torch.Tensor:
-        """Keys as coordinate rows: one batch, one column a 32-bit half."""
         if keys.dtype != self.key_dtype:
             _check.fail_type("keys", str(self.key_dtype), keys.dtype)
-        _check.tensor("keys", keys, 1)
         if keys.device.type != self.device.type:
             _check.fail("keys", f"on {self.device}", keys.device, "move them with .to(device)")
-        words = self.key_dtype.itemsize // 4
-        halves = keys.contiguous().view(torch.int32).reshape(len(keys), words)
-        return torch.cat([halves.new_zeros((len(keys), 1)), halves], 1)
+        return key_rows(keys)
 
     def insert(self, keys: torch.Tensor, values: torch.Tensor | None = None) -> None:
         """Add keys, with 0 where no values are given.

@@ -20,6 +20,7 @@ Example:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -27,7 +28,7 @@ import torch
 from .. import _check
 from .._registry import Op
 
-__all__ = ["build_table", "lookup", "unique"]
+__all__ = ["build_table", "cells_of", "distinct", "lookup", "unique", "unique_sorted"]
 
 _PACKED_LIMIT = 2**62
 
@@ -98,8 +99,8 @@ def _lookup_fake(coords: torch.Tensor, table: torch.Tensor, queries: torch.Tenso
     return queries.new_empty((queries.shape[0],))
 
 
-def _unique_reference(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """First row of each distinct coordinate, and for each row its place in that list."""
+def _groups(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """First row of each distinct coordinate in lexicographic order, and each row's place there."""
     if len(coords) == 0:
         empty = torch.zeros(0, dtype=torch.int64, device=coords.device)
         return empty, empty.clone()
@@ -109,7 +110,12 @@ def _unique_reference(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
     starts[1:] = ordered[1:] != ordered[:-1]
     group = torch.empty_like(row)
     group[row] = torch.cumsum(starts, 0) - 1
-    first = row[starts]
+    return row[starts], group
+
+
+def _unique_reference(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """First row of each distinct coordinate, and for each row its place in that list."""
+    first, group = _groups(coords)
     by_row = torch.argsort(first)
     order = by_row[torch.argsort(coords[first[by_row], 0], stable=True)]
     place = torch.empty_like(order)
@@ -198,3 +204,63 @@ def unique(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     _check.coordinates("coords", coords)
     _check.row_limit("coords", coords.shape[0])
     return cast(tuple[torch.Tensor, torch.Tensor], coordinate_unique(coords))
+
+
+def distinct(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Distinct rows by first occurrence alone, whatever their batch ids.
+
+    Args:
+        coords: int32 [N, 1 + D].
+
+    Returns:
+        As of `unique`.
+
+    Raises:
+        TypeError: as of `unique`.
+        ValueError: as of `unique`.
+    """
+    first, inverse = unique(coords)
+    first, order = torch.sort(first)
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order), device=order.device)
+    return first, place[inverse]
+
+
+def unique_sorted(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Distinct rows in ascending order, the first column counting most.
+
+    Args:
+        coords: int32 [N, 1 + D].
+
+    Returns:
+        As of `unique`.
+
+    Raises:
+        TypeError: as of `unique`.
+        ValueError: as of `unique`.
+    """
+    _check.coordinates("coords", coords)
+    _check.row_limit("coords", coords.shape[0])
+    return _groups(coords)
+
+
+def cells_of(coords: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
+    """The coarser cell that each row lies in: batch id, then floor(position / stride).
+
+    Args:
+        coords: int32 [N, 1 + D].
+        stride: one entry an axis, > 0.
+
+    Returns:
+        int32 [N, 1 + D]; `coords` itself where every stride is 1.
+
+    Raises:
+        ValueError: if the strides are not D positive integers.
+    """
+    if len(stride) != coords.shape[1] - 1 or min(stride) < 1:
+        _check.fail("stride", f"{coords.shape[1] - 1} integers > 0", list(stride))
+    if set(stride) == {1}:
+        return coords
+    unit = coords.new_tensor(list(stride))
+    cells = torch.div(coords[:, 1:], unit, rounding_mode="floor")
+    return torch.cat([coords[:, :1], cells], 1)

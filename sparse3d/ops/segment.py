@@ -19,7 +19,13 @@ from .. import _check
 from .._registry import Op
 from .conv import CHUNK, _accumulator
 
-__all__ = ["reduce_segments", "spread_segments", "standardize_segments"]
+__all__ = [
+    "agreed_labels",
+    "count_segments",
+    "reduce_segments",
+    "spread_segments",
+    "standardize_segments",
+]
 
 REDUCTIONS = ("sum", "mean", "max")
 
@@ -181,3 +187,51 @@ def spread_segments(values: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     from .voxelize import devoxelize
 
     return devoxelize(values, ids)
+
+
+def count_segments(ids: torch.Tensor, num: int) -> torch.Tensor:
+    """How many rows each segment has.
+
+    Args:
+        ids: integers of any shape; those outside [0, num) count nowhere.
+        num: number of segments.
+
+    Returns:
+        int64 [num].
+
+    Raises:
+        ValueError: if `num` is negative.
+        TypeError: if `ids` is not of integers.
+    """
+    if _check.tensor("ids", ids).is_floating_point() or ids.dtype == torch.bool:
+        _check.fail_type("ids", "integers", ids.dtype)
+    if num < 0:
+        _check.fail("num", ">= 0", num)
+    flat = ids.reshape(-1).long()
+    return torch.bincount(flat[(flat >= 0) & (flat < num)], minlength=num)
+
+
+def agreed_labels(
+    labels: torch.Tensor, ids: torch.Tensor, num: int, ignore_label: int
+) -> torch.Tensor:
+    """The label that all rows of a segment bear.
+
+    Args:
+        labels: integers [N].
+        ids: int64 [N], in [0, num).
+        num: number of segments.
+        ignore_label: of a segment whose rows differ, or that has none.
+
+    Returns:
+        [num], of the labels' dtype.
+
+    Raises:
+        ValueError: if rows do not fit.
+    """
+    _check.same_rows("ids", len(ids), "labels", len(_check.tensor("labels", labels, 1)))
+    if labels.is_floating_point():
+        _check.fail_type("labels", "integers", labels.dtype)
+    top = torch.iinfo(labels.dtype)
+    low = labels.new_full((num,), top.max).scatter_reduce(0, ids, labels, "amin")
+    high = labels.new_full((num,), top.min).scatter_reduce(0, ids, labels, "amax")
+    return torch.where(low == high, low, ignore_label)

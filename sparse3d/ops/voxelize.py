@@ -27,7 +27,17 @@ from .conv import _accumulator
 from .coordinates import coordinate_lookup, coordinate_table, coordinate_unique
 from .segment import reduce_segments, segment_sum
 
-__all__ = ["PointGroups", "Voxels", "devoxelize", "group_points", "quantize", "voxelize"]
+__all__ = [
+    "PointGroups",
+    "Voxels",
+    "cell_corners",
+    "devoxelize",
+    "group_points",
+    "quantize",
+    "shares_present",
+    "trilinear_weights",
+    "voxelize",
+]
 
 ROUNDINGS = ("floor", "round")
 REDUCTIONS = ("mean", "sum", "max", "first")
@@ -57,15 +67,60 @@ def _map_reference(
     coords: torch.Tensor, table: torch.Tensor, points: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Row and weight of each of the 2^D corners; corner bits run with the last axis fastest."""
-    base = points[:, 1:].floor()
-    fraction = points[:, 1:] - base
-    batch, cell = points[:, :1].int(), base.int()
-    rows, weights = [], []
+    batch, cell = points[:, :1].int(), points[:, 1:].floor().int()
+    rows = []
     for corner in itertools.product((0, 1), repeat=cell.shape[1]):
-        offset = cell.new_tensor(corner)
-        rows.append(coordinate_lookup(coords, table, torch.cat([batch, cell + offset], 1)))
-        weights.append(torch.where(offset.bool(), fraction, 1 - fraction).prod(1))
-    return torch.stack(rows, 1), torch.stack(weights, 1)
+        moved = torch.cat([batch, cell + cell.new_tensor(corner)], 1)
+        rows.append(coordinate_lookup(coords, table, moved))
+    return torch.stack(rows, 1), trilinear_weights(points[:, 1:])
+
+
+def trilinear_weights(points: torch.Tensor) -> torch.Tensor:
+    """Weights of the 2^D corners of each point's cell.
+
+    Args:
+        points: floating [Q, D], in units of a cell.
+
+    Returns:
+        [Q, 2^D]; corner bits run with the last axis fastest, as `cell_corners` lists them.
+    """
+    fraction = points - points.floor()
+    weights = []
+    for corner in itertools.product((False, True), repeat=points.shape[1]):
+        upper = torch.tensor(corner, device=points.device)
+        weights.append(torch.where(upper, fraction, 1 - fraction).prod(1))
+    return torch.stack(weights, 1)
+
+
+def cell_corners(points: torch.Tensor) -> torch.Tensor:
+    """The 2^D corners of each point's cell.
+
+    Args:
+        points: floating [Q, 1 + D], batch id first, positions in units of a cell.
+
+    Returns:
+        int32 [2^D, Q, 1 + D], the last axis fastest.
+
+    Raises:
+        ValueError: if a corner leaves int32.
+    """
+    base = _check.narrowed("points", points.floor())
+    _check.narrowed("points + 1", base.long() + 1)
+    corners = itertools.product((0, 1), repeat=base.shape[1] - 1)
+    return torch.stack([base + base.new_tensor([0, *corner]) for corner in corners])
+
+
+def shares_present(rows: torch.Tensor, weights: torch.Tensor, eps: float = 0.0) -> torch.Tensor:
+    """Weights of the rows that there are, over their sum; 0 elsewhere.
+
+    Args:
+        rows: [Q, n], -1 for none.
+        weights: [Q, n].
+        eps: added to the sum.
+    """
+    present = torch.where(rows >= 0, weights, 0)
+    total = present.sum(1, keepdim=True) + eps
+    return torch.where(total > 0, present / total.clamp(min=1e-30), 0)
 
 
 def _map_fake(
@@ -288,8 +343,7 @@ def devoxelize(
         assert points is not None
         rows, weights = _corners(features, coords, points)
         if renormalize:
-            total = torch.where(rows >= 0, weights, 0).sum(1, keepdim=True)
-            weights = torch.where(total > 0, weights / total.clamp(min=1e-30), 0)
+            weights = shares_present(rows, weights)
     return cast(torch.Tensor, interpolate(features.contiguous(), rows, weights.to(features.dtype)))
 
 

@@ -1,4 +1,4 @@
-"""Areas that two convex quadrilaterals share: rotated boxes seen from above.
+"""Areas that two convex quadrilaterals share, and suppression of boxes that overlap.
 
 Green's theorem over the boundary of the intersection: it consists of the parts of either outline
 that lie within the other, so no polygon has to be put together. A stretch of boundary that both
@@ -8,11 +8,19 @@ that touch).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from .. import _check
 
-__all__ = ["intersection_area", "quadrilateral_area"]
+__all__ = [
+    "intersection_area",
+    "overlap_over_union",
+    "quadrilateral_area",
+    "suppress_boxes",
+    "suppress_quadrilaterals",
+]
 
 
 def _cross(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -84,3 +92,86 @@ def _within(outline: torch.Tensor, other: torch.Tensor, shared: bool) -> torch.T
     keeps = ((slope != 0) | inside).all(2) & (first < last)  # [P, 4]
     ends = [start[:, :, 0] + along[:, :, 0] * t[..., None] for t in (first, last)]
     return (_cross(*ends) / 2).masked_fill(~keeps, 0).sum(1)
+
+
+def overlap_over_union(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Shared area over the area of the union, of each pair of convex quadrilaterals.
+
+    Args:
+        first: corners [P, 4, 2], as of `intersection_area`.
+        second: likewise, as many.
+
+    Returns:
+        float64 [P]; 0 where neither has an area.
+    """
+    shared = intersection_area(first, second)
+    areas = [quadrilateral_area(corners.double()).abs() for corners in (first, second)]
+    total = areas[0] + areas[1] - shared
+    return torch.where(total > 0, shared / total.clamp(min=1e-300), 0)
+
+
+def suppress_boxes(
+    boxes: torch.Tensor, order: torch.Tensor, threshold: float, margin: float = 0.0
+) -> torch.Tensor:
+    """Upright boxes that none before them overlaps too much.
+
+    Args:
+        boxes: floating [N, 4 or more], (x1, y1, x2, y2) first.
+        order: integers [M], rows from the best box on.
+        threshold: a box goes if its overlap over union with a kept one reaches this.
+        margin: added to the length of every side.
+
+    Returns:
+        int64 rows of the kept boxes, in that order. Boxes that share nothing never suppress.
+
+    Raises:
+        ValueError: if the shapes are others.
+    """
+    if boxes.ndim != 2 or boxes.shape[1] < 4:
+        _check.fail("boxes", "of shape [N, 4 or more]", list(boxes.shape))
+    low, high = boxes[:, :2], boxes[:, 2:4]
+    areas = (high - low + margin).prod(1)
+
+    def overlap(one: int, rest: torch.Tensor) -> torch.Tensor:
+        sides = torch.minimum(high[one], high[rest]) - torch.maximum(low[one], low[rest]) + margin
+        shared = sides.clamp(min=0).prod(1)
+        return torch.where(shared > 0, shared / (areas[one] + areas[rest] - shared), -1)
+
+    return _suppress(order, threshold, overlap)
+
+
+def suppress_quadrilaterals(
+    corners: torch.Tensor, order: torch.Tensor, threshold: float, near: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Rotated boxes that none before them overlaps too much.
+
+    Args:
+        corners: [N, 4, 2], as of `intersection_area`.
+        order: integers [M], rows from the best box on.
+        threshold: see `suppress_boxes`.
+        near: bool [N, N], which pairs may overlap; None for all.
+
+    Returns:
+        int64 rows of the kept boxes, in that order.
+    """
+
+    def overlap(one: int, rest: torch.Tensor) -> torch.Tensor:
+        close = torch.ones_like(rest, dtype=torch.bool) if near is None else near[one, rest]
+        found = corners.new_full((len(rest),), -1, dtype=torch.float64)
+        others = corners[rest[close]]
+        shared = overlap_over_union(corners[one].expand_as(others), others)
+        found[close] = torch.where(shared > 0, shared, -1)
+        return found
+
+    return _suppress(order, threshold, overlap)
+
+
+def _suppress(
+    order: torch.Tensor, threshold: float, overlap: Callable[[int, torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
+    kept, rest = [], _check.tensor("order", order, 1).long()
+    while len(rest):
+        one, rest = int(rest[0]), rest[1:]
+        kept.append(one)
+        rest = rest[overlap(one, rest) < threshold]
+    return order.new_tensor(kept, dtype=torch.int64)

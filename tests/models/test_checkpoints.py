@@ -21,11 +21,18 @@ import sparse3d.nn as spnn
 from sparse3d import checkpoint
 from sparse3d.cli import app
 from sparse3d.compat.torchsparse import backbones
-from sparse3d.models.minkowski_nets import MinkowskiResNet, MinkowskiUNet
+from sparse3d.models.minkowski_nets import MinkowskiFieldNet, MinkowskiResNet, MinkowskiUNet
 from sparse3d.models.minkunet import MinkUNet, scaled_widths
+from sparse3d.models.part_unet import UNetV2
+from sparse3d.models.pillar_backbone import PillarBackBone8x
 from sparse3d.models.spunet import SpUNet
 from sparse3d.models.spvcnn import SPVCNN
-from sparse3d.models.voxel_backbone import VoxelBackBone8x, VoxelNeXt, VoxelResBackBone8x
+from sparse3d.models.voxel_backbone import (
+    SparseEncoder,
+    VoxelBackBone8x,
+    VoxelNeXt,
+    VoxelResBackBone8x,
+)
 
 Config = dict[str, Any]
 
@@ -51,6 +58,10 @@ def me_unet(config: Config) -> nn.Module:
 MODELS: dict[str, tuple[Callable[[Config], nn.Module], str]] = {
     "me_minkunet14a": (me_unet, "minkowski"),
     "me_minkunet18a": (me_unet, "minkowski"),
+    "me_resfieldnet14": (
+        lambda c: MinkowskiFieldNet(3, 10, "basic", (1,) * 4, c["PLANES"], c["INIT_DIM"]),
+        "minkowski",
+    ),
     "me_resnet14": (
         lambda c: MinkowskiResNet(4, 10, "basic", (1,) * 4, c["PLANES"], c["INIT_DIM"]),
         "minkowski",
@@ -58,6 +69,8 @@ MODELS: dict[str, tuple[Callable[[Config], nn.Module], str]] = {
     "mmdet3d_minkunet_minkowski": (mmdet3d, "minkowski"),
     "mmdet3d_minkunet_spconv": (mmdet3d, "spconv"),
     "mmdet3d_minkunet_torchsparse": (mmdet3d, "torchsparse"),
+    "openpcdet_pillar2d": (lambda c: PillarBackBone8x(), "spconv"),
+    "openpcdet_unetv2": (lambda c: UNetV2(4), "spconv"),
     "openpcdet_voxelbackbone8x": (lambda c: VoxelBackBone8x(4), "spconv"),
     "openpcdet_voxelres8x_bias": (lambda c: VoxelResBackBone8x(4), "spconv"),
     "openpcdet_voxelres8x_nobias": (lambda c: VoxelResBackBone8x(4, use_bias=False), "spconv"),
@@ -99,6 +112,10 @@ def filled(keys: dict[str, list[int]]) -> dict[str, torch.Tensor]:
     return made
 
 
+def test_every_recorded_state_dict_has_a_model(shared: Path) -> None:
+    assert set(recorded(shared)) == set(MODELS)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_recorded_state_dicts_load(name: str, shared: Path) -> None:
     entry = recorded(shared)[name]
@@ -116,6 +133,55 @@ def test_recorded_state_dicts_load(name: str, shared: Path) -> None:
     for key, value in model.state_dict().items():
         if not key.endswith("num_batches_tracked"):
             assert bool((value >= 0.1).all()), key
+
+
+def norm_keys(name: str, width: int) -> dict[str, list[int]]:
+    values = ("weight", "bias", "running_mean", "running_var")
+    return {f"{name}.{value}": [width] for value in values} | {f"{name}.num_batches_tracked": []}
+
+
+def test_seconds_state_dict_loads_by_its_names() -> None:
+    """mmdetection3d's `middle_encoder` as its code names it: convs at 0, norms at 1."""
+    layers = {"conv_input": (4, 16, [3, 3, 3]), "conv_out": (64, 128, [3, 1, 1])}
+    widths = [16, 16, 32, 32, 32, 64, 64, 64, 64, 64, 64]
+    places = [(1, 0), *((stage, i) for stage in (2, 3, 4) for i in range(3))]
+    for (stage, i), before, width in zip(places, widths[:-1], widths[1:], strict=True):
+        layers[f"encoder_layers.encoder_layer{stage}.{i}"] = (before, width, [3, 3, 3])
+    keys: dict[str, list[int]] = {}
+    for name, (before, width, size) in layers.items():
+        keys[f"{name}.0.weight"] = [width, *size, before]
+        keys |= norm_keys(f"{name}.1", width)
+    model, state = SparseEncoder(4), filled(keys)
+    report = checkpoint.load(model, {f"pts_middle_encoder.{k}": v for k, v in state.items()})
+    assert report.layout == "spconv"
+    assert report.loaded == len(keys) == len(model.state_dict())
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, state[name]), name
+
+
+def test_seconds_residual_state_dict_loads_by_its_names() -> None:
+    """The same of `block_type="basicblock"`, whose strided convs end a stage."""
+    channels = ((16, 16, 32), (32, 32, 64), (64, 64, 128), (128, 128))
+    keys = {"conv_input.0.weight": [16, 3, 3, 3, 4], "conv_out.0.weight": [128, 3, 1, 1, 128]}
+    keys |= norm_keys("conv_input.1", 16) | norm_keys("conv_out.1", 128)
+    before = 16
+    for stage, widths in enumerate(channels, 1):
+        for i, width in enumerate(widths):
+            name = f"encoder_layers.encoder_layer{stage}.{i}"
+            if stage < 4 and i == 2:
+                keys[f"{name}.0.weight"] = [width, 3, 3, 3, before]
+                keys |= norm_keys(f"{name}.1", width)
+            else:
+                for part in (1, 2):
+                    keys[f"{name}.conv{part}.weight"] = [width, 3, 3, 3, width]
+                    keys |= norm_keys(f"{name}.bn{part}", width)
+            before = width
+    paddings = ((0, 0, 1), (0, 0, 1), (0, 0, (0, 1, 1)), (0, 0))
+    model = SparseEncoder(4, 16, 128, channels, paddings, "basicblock")
+    state = filled(keys)
+    report = checkpoint.load(model, state)
+    assert report.renamed == report.permuted == {}
+    assert report.loaded == len(keys)
 
 
 def test_parts_of_larger_models_are_found_by_prefix() -> None:
@@ -438,13 +504,69 @@ def test_layouts_are_told_by_proof_alone() -> None:
     norm = {"weight": torch.rand(4), "running_mean": torch.rand(4)}
     side = {"b.conv.kernel": even} | {f"b.bn.{key}": value for key, value in norm.items()}
     wrapped = {"b.conv.kernel": even} | {f"b.norm.bn.{key}": value for key, value in norm.items()}
+    alone = {"conv.kernel": even} | {f"b.bn.{key}": value for key, value in norm.items()}
     linear = {"conv.kernel": even, "head.0.weight": torch.rand(4, 4)}
     listed = {"b.0.kernel": even} | {f"b.1.{key}": value for key, value in norm.items()}
-    for ambiguous in (side, linear):
+    for ambiguous in (side, linear, wrapped, alone):
         with pytest.raises(ValueError, match=r"fit \['minkowski', 'torchsparse'\]; say which"):
             checkpoint.detect(ambiguous)
-    assert checkpoint.detect(wrapped) == "minkowski"
+        assert checkpoint.detect(ambiguous | {"a.bias": torch.rand(1, 4)}) == "minkowski"
     assert checkpoint.detect(listed) == "torchsparse"
+    named = {"module.conv1p1s2.kernel": even}
+    named |= {f"module.bn1.bn.{key}": value for key, value in norm.items()}
+    assert checkpoint.detect(named) == "minkowski"
+
+
+class LoneNorm(nn.Module):
+    """torchsparse's norm in a module of its own: what MinkowskiEngine's looks like."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn = ts.nn.BatchNorm(4)
+
+
+def test_a_lone_norm_is_no_proof_where_a_model_has_other_names() -> None:
+    theirs = nn.ModuleDict({"conv": ts.nn.Conv3d(4, 4, 2, 2), "norm": LoneNorm()})
+    ours = nn.ModuleDict(
+        {"conv": spnn.SparseConv3d(4, 4, 2, 2, bias=False), "norm": spnn.SparseBatchNorm(4)}
+    )
+    state = filled({name: list(value.shape) for name, value in theirs.state_dict().items()})
+    with pytest.raises(ValueError, match=r"source='minkowski' or source='torchsparse'"):
+        checkpoint.load(ours, state)
+    checkpoint.load(ours, state, source="torchsparse")
+    checkpoint.load(theirs, ours.state_dict(), source="spconv")
+    for name, value in theirs.state_dict().items():
+        assert torch.equal(value, state[name]), name
+
+
+@pytest.mark.parametrize("width", [8, 16])
+def test_a_matrix_that_may_be_channelwise_is_refused(width: int) -> None:
+    state = {
+        "a.kernel": torch.rand(8, 4, width),
+        "a.bias": torch.rand(1, width),
+        "b.kernel": torch.rand(8, width),
+    }
+    with pytest.raises(ValueError, match=r"b.kernel must be a 1 x 1 kernel, got shape \[8, "):
+        checkpoint.convert(state)
+    state["b.kernel"] = torch.rand(width + 1, width)
+    assert set(checkpoint.convert(state).permuted) == {"a.weight", "b.weight"}
+
+
+def test_convert_leaves_a_sinusoidal_layer_alone(tmp_path: Path) -> None:
+    source = MinkowskiFieldNet(3, 5, "basic", (1,) * 4, (8,) * 4, 8)
+    state = dict(source.state_dict())
+    theirs = {"conv.kernel": torch.rand(27, 4, 5), "conv.bias": torch.rand(1, 5)}
+    theirs |= {k: v for k, v in state.items() if k.startswith("field_network.0.")}
+    report = checkpoint.convert(theirs, tmp_path / "out.pth", "minkowski")
+    assert set(report.permuted) == {"conv.weight"}
+    written = checkpoint.read(tmp_path / "out.pth")
+    assert written["conv.bias"].shape == (5,)
+    for part in ("weight", "bias", "coef"):
+        theirs_name = "kernel" if part == "weight" else part
+        assert torch.equal(
+            written[f"field_network.0.{part}"], state[f"field_network.0.{theirs_name}"]
+        )
+    assert checkpoint.convert(source.state_dict(), source="spconv").permuted == {}
 
 
 def test_crosses_cannot_be_turned() -> None:

@@ -18,8 +18,16 @@ import sparse3d.compat.torchsparse_1_4 as ts
 import sparse3d.compat.torchsparse_1_4.nn as ts_nn
 from sparse3d import SparseConvTensor, checkpoint
 from sparse3d.compat.minkowski.modules.resnet_block import BasicBlock
-from sparse3d.models.minkowski_nets import RESNETS, UNETS, MinkowskiResNet, MinkowskiUNet
+from sparse3d.models.minkowski_nets import (
+    RESNETS,
+    UNETS,
+    MinkowskiFieldNet,
+    MinkowskiResNet,
+    MinkowskiUNet,
+)
 from sparse3d.models.minkunet import scaled_widths
+from sparse3d.models.part_unet import UNetV2
+from sparse3d.models.pillar_backbone import PillarBackBone8x, PillarRes18BackBone8x
 from sparse3d.models.spunet import SpUNet
 from sparse3d.models.spvcnn import SPVCNN
 from sparse3d.models.voxel_backbone import (
@@ -42,8 +50,8 @@ def scene(rows: int, grid: Any = GRID, batch: int = 2) -> SparseConvTensor:
 
 
 def last(out: Any) -> torch.Tensor:
-    if isinstance(out, dict):
-        out = out["out"]
+    if isinstance(out, dict):  # both ends of a network with two
+        out = out["points"].features.sum() + out["out"].features if "points" in out else out["out"]
     return out.features if isinstance(out, SparseConvTensor) else out
 
 
@@ -60,6 +68,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
         encoder_paddings=((0, 0, 1), (0, 0, 1), (0, 0, (0, 1, 1)), (0, 0)),
         block_type="basicblock",
     ),
+    "UNetV2": lambda: UNetV2(4),
     "SPVCNN": lambda: SPVCNN(4, 5, 0.25),
     "MinkUNet14": lambda: MinkowskiUNet(4, 5, NARROW, "basic", (1,) * 8, 8),
     "MinkUNet50": lambda: MinkowskiUNet(4, 5, NARROW, "bottleneck", (1,) * 8, 8),
@@ -153,11 +162,11 @@ class PeerUNet(nn.Module):
 
 
 class PeerResNet(nn.Module):
-    def __init__(self, widths: Any, init: int) -> None:
+    def __init__(self, widths: Any, init: int, inner: int = 4) -> None:
         super().__init__()
         conv = ME.MinkowskiConvolution
         self.conv1 = nn.Sequential(
-            conv(4, init, 3, 2, dimension=3),
+            conv(inner, init, 3, 2, dimension=3),
             ME.MinkowskiInstanceNorm(init),
             ME.MinkowskiReLU(inplace=True),
             ME.MinkowskiMaxPooling(kernel_size=2, stride=2, dimension=3),
@@ -227,7 +236,98 @@ def test_mink_res_net_equals_the_peers(negative: bool) -> None:
     torch.testing.assert_close(got[rows], wanted.F, rtol=1e-5, atol=1e-5)
 
 
+class PeerFieldNet(PeerResNet):
+    def __init__(self, widths: Any, init: int) -> None:
+        super().__init__(widths, init, 64)
+        self.field_network = self.points(3, 32)
+        self.field_network2 = self.points(32 + 3, 64)
+
+    @staticmethod
+    def points(inner: int, outer: int) -> nn.Sequential:
+        return nn.Sequential(
+            ME.MinkowskiSinusoidal(inner, outer),
+            ME.MinkowskiBatchNorm(outer),
+            ME.MinkowskiReLU(inplace=True),
+            ME.MinkowskiLinear(outer, outer),
+            ME.MinkowskiBatchNorm(outer),
+            ME.MinkowskiReLU(inplace=True),
+            ME.MinkowskiToSparseTensor(),
+        )
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(self.field_network2(self.field_network(x).cat_slice(x)))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_field_net_equals_the_peers(training: bool) -> None:
+    theirs = PeerFieldNet(NARROW[:4], 8)
+    ours = MinkowskiFieldNet(3, 5, "basic", (1,) * 4, NARROW[:4], 8)
+    shaken(theirs)
+    report = checkpoint.load(ours, theirs.state_dict())
+    assert report.missing == report.unexpected == []
+    for model in (theirs, ours):
+        model.train(training)
+        for module in model.modules():
+            if isinstance(module, (nn.Dropout, ME.MinkowskiDropout)):
+                module.eval()
+    points = torch.cat([torch.randint(0, 2, (900, 1)), torch.randn(900, 3) * 20], 1)
+    features = torch.randn(900, 3, requires_grad=True)
+    wanted = theirs(ME.TensorField(features, points))
+    got = ours(features, points)
+    torch.testing.assert_close(got[wanted.C[:, 0].long()], wanted.F, rtol=1e-4, atol=1e-4)
+    got.square().sum().backward()
+    assert all(parameter.grad is not None for parameter in ours.parameters())
+    assert bool(features.grad.isfinite().all())  # type: ignore[union-attr]
+
+
+def test_field_net_takes_no_points() -> None:
+    ours = MinkowskiFieldNet(3, 5, "basic", (1,) * 4, NARROW[:4], 8).eval()
+    assert ours(torch.zeros(0, 3), torch.zeros(0, 4)).shape == (1, 5)
+
+
 # ---------------------------------------------------------------------------- in spconv's style
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_unet_v2_equals_code_that_keeps_its_features_apart(training: bool) -> None:
+    """The way up as code for spconv writes it, over the network's own layers."""
+    net = NETWORKS["UNetV2"]().train(training)
+    shaken(net)
+    x = scene(900)
+    got = net(x)
+    y = got["x_conv4"]
+    at = net.get_submodule
+    for level in (4, 3, 2, 1):
+        side = at(f"conv_up_t{level}")(got[f"x_conv{level}"])
+        both = torch.cat((y.features, side.features), dim=1)
+        merged = at(f"conv_up_m{level}")(side.replace_feature(both))
+        rows, width = both.shape
+        folded = both.view(rows, width // 2, -1).sum(dim=2)
+        y = side.replace_feature(merged.features + folded)
+        y = (at(f"inv_conv{level}") if level > 1 else at("conv5"))(y)
+    assert torch.equal(got["points"].indices, x.indices)
+    torch.testing.assert_close(got["points"].features, y.features, rtol=1e-5, atol=1e-5)
+    assert list(got["out"].spatial_shape) == [2, 4, 4]
+    bare = UNetV2(4, encoded=False)
+    assert "out" not in bare(x)
+    assert not [name for name in bare.state_dict() if name.startswith("conv_out")]
+
+
+@pytest.mark.parametrize("kind", [PillarBackBone8x, PillarRes18BackBone8x])
+@pytest.mark.parametrize("rows", [300, 1, 0])
+def test_pillars_train_and_take_small_scenes(kind: Any, rows: int) -> None:
+    net = kind().train(rows > 1)
+    cells = torch.randperm(2 * 48 * 40)[:rows]
+    indices = torch.stack([cells // 1920, cells // 40 % 48, cells % 40], 1).int()
+    features = torch.randn(rows, 32, requires_grad=True)
+    levels = net(SparseConvTensor(features, indices, (48, 40), 2))
+    assert levels["x_conv4"].shape == (2, 256, 6, 5)
+    assert levels["x_conv5"].shape == (2, 256, 3, 3)
+    assert bool(levels["x_conv5"].isfinite().all())
+    if rows > 1:
+        levels["x_conv5"].square().sum().backward()
+        assert [n for n, p in net.named_parameters() if p.grad is None] == []
+        assert bool(features.grad.isfinite().all())  # type: ignore[union-attr]
 
 
 class PeerVoxelNeXt(nn.Module):

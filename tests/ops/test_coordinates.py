@@ -98,3 +98,25 @@ def test_queries_of_another_dimension() -> None:
     coords = coords_of("random", 3)
     with pytest.raises(ValueError, match="queries must be of 4 columns as coords has, got 3"):
         ops.lookup(coords, ops.build_table(coords), coords_of("random", 2))
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", CLOUD_NAMES)
+def test_other_orders_of_unique_rows(name: str, ndim: int) -> None:
+    coords = cloud(name, ndim)
+    rows = [tuple(row) for row in coords.tolist()]
+    by_first = list(dict.fromkeys(rows))
+    for call, wanted in ((ops.distinct, by_first), (ops.unique_sorted, sorted(by_first))):
+        first, inverse = call(torch.from_numpy(coords.copy()))
+        assert [rows[row] for row in first.tolist()] == wanted
+        assert first.tolist() == [rows.index(row) for row in wanted]
+        assert [wanted[place] for place in inverse.tolist()] == rows
+
+
+def test_cells() -> None:
+    coords = torch.tensor([[1, -5, 7, 0], [0, 4, -8, 3]], dtype=torch.int32)
+    assert ops.cells_of(coords, [4, 4, 2]).tolist() == [[1, -2, 1, 0], [0, 1, -2, 1]]
+    assert ops.cells_of(coords, (1, 1, 1)) is coords
+    for bad in ([2, 2], [2, 0, 2]):
+        with pytest.raises(ValueError, match="stride must be 3 integers > 0"):
+            ops.cells_of(coords, bad)

@@ -91,3 +91,28 @@ def test_bad_arguments() -> None:
         ops.reduce_segments(values, ids.int(), 1)
     with pytest.raises(TypeError, match="values must be float32"):
         ops.reduce_segments(values.int(), ids, 1)
+
+
+def test_counts() -> None:
+    ids = torch.tensor([[2, -1, 0], [2, 5, -7]])
+    assert ops.count_segments(ids, 4).tolist() == [1, 0, 2, 0]
+    assert ops.count_segments(ids.int(), 6).tolist() == [1, 0, 2, 0, 0, 1]
+    assert ops.count_segments(ids[:0], 2).tolist() == [0, 0]
+    assert ops.count_segments(ids, 0).tolist() == []
+    with pytest.raises(TypeError, match=r"ids must be integers, got torch.float32"):
+        ops.count_segments(ids.float(), 2)
+    with pytest.raises(ValueError, match="num must be >= 0, got -1"):
+        ops.count_segments(ids, -1)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
+def test_labels_that_agree(dtype: torch.dtype) -> None:
+    labels = torch.tensor([4, 4, 9, 8, 9, 7], dtype=dtype)
+    ids = torch.tensor([0, 0, 3, 1, 1, 3])
+    assert ops.agreed_labels(labels, ids, 5, 99).tolist() == [4, 99, 99, 99, 99]
+    assert ops.agreed_labels(labels[:3], ids[:3], 4, 99).tolist() == [4, 99, 99, 9]
+    assert ops.agreed_labels(labels, ids, 5, 99).dtype == dtype
+    with pytest.raises(TypeError, match="labels must be integers"):
+        ops.agreed_labels(labels.float(), ids, 5, 99)
+    with pytest.raises(ValueError, match="ids must be of 6 rows as labels has, got 5 rows"):
+        ops.agreed_labels(labels, ids[:5], 5, 99)

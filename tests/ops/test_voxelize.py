@@ -220,3 +220,30 @@ BAD = [
 def test_bad_arguments(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(torch.zeros(4, 3))
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3, 4])
+def test_weights_and_corners_are_those_of_the_map(ndim: int) -> None:
+    points = _points(cloud("negative", ndim), 60, torch.float64)
+    corners, weights = ops.cell_corners(points), ops.trilinear_weights(points[:, 1:])
+    assert corners.shape == (2**ndim, 60, 1 + ndim)
+    sites = corners.reshape(-1, 1 + ndim)
+    rows, shares = oracle.trilinear(sites.numpy(), points.numpy())
+    assert_same(sites[torch.from_numpy(rows).long()].transpose(0, 1), corners.numpy())
+    assert_close(weights, shares, torch.float64)
+    assert_close(weights.sum(1), np.ones(60), torch.float64)
+
+
+def test_shares_of_what_is_there() -> None:
+    rows = torch.tensor([[0, -1, 2], [-1, -1, -1], [1, 1, -1]])
+    weights = torch.tensor([[0.2, 0.5, 0.3], [0.2, 0.3, 0.5], [0.0, 0.0, 1.0]])
+    wanted = [[0.4, 0, 0.6], [0, 0, 0], [0, 0, 0]]
+    torch.testing.assert_close(ops.shares_present(rows, weights), torch.tensor(wanted))
+    torch.testing.assert_close(ops.shares_present(rows, weights, 0.5), torch.tensor(wanted) / 2)
+
+
+def test_corners_stay_in_int32() -> None:
+    with pytest.raises(ValueError, match="points must be within int32"):
+        ops.cell_corners(torch.tensor([[0, 3e9]]))
+    with pytest.raises(ValueError, match=r"points \+ 1 must be within int32"):
+        ops.cell_corners(torch.tensor([[0, 2.0**31 - 1]], dtype=torch.float64))

@@ -7,7 +7,13 @@ import math
 import pytest
 import torch
 
-from sparse3d.pointops.boxes import intersection_area, quadrilateral_area
+from sparse3d.pointops.boxes import (
+    intersection_area,
+    overlap_over_union,
+    quadrilateral_area,
+    suppress_boxes,
+    suppress_quadrilaterals,
+)
 
 Point = tuple[float, float]
 
@@ -79,3 +85,63 @@ def test_flat_boxes_and_no_boxes() -> None:
         intersection_area(torch.zeros(2, 4, 3), square)
     with pytest.raises(ValueError, match="first"):
         intersection_area(square.repeat(2, 1, 1), square)
+
+
+def greedy(order: list[int], threshold: float, overlap: dict[Point, float]) -> list[int]:
+    """Suppression with sets: a box goes if one kept before it overlaps by the threshold or more."""
+    kept: list[int] = []
+    for one in order:
+        if all(overlap.get((other, one), -1.0) < threshold for other in kept):
+            kept.append(one)
+    return kept
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.1, 0.4, 0.7])
+@pytest.mark.parametrize("margin", [0.0, 1.0])
+def test_upright_boxes_are_suppressed(threshold: float, margin: float) -> None:
+    low = torch.rand(60, 2, dtype=torch.float64) * 2
+    found = torch.cat([low, low + torch.rand(60, 2) * 3 + 0.1, torch.rand(60, 1)], 1)
+    order = torch.randperm(60)[:50]
+    overlap: dict[Point, float] = {}
+    for i, (ax, ay, bx, by, _) in enumerate(found.tolist()):
+        for j, (cx, cy, dx, dy, _) in enumerate(found.tolist()):
+            w, h = min(bx, dx) - max(ax, cx) + margin, min(by, dy) - max(ay, cy) + margin
+            if w > 0 and h > 0:
+                own = (bx - ax + margin) * (by - ay + margin)
+                other = (dx - cx + margin) * (dy - cy + margin)
+                overlap[i, j] = w * h / (own + other - w * h)
+    kept = suppress_boxes(found, order, threshold, margin).tolist()
+    assert kept == greedy(order.tolist(), threshold, overlap)
+    assert 1 < len(kept) < 50
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("listed", [False, True])
+def test_rotated_boxes_are_suppressed(threshold: float, listed: bool) -> None:
+    found, order = boxes(40, 5), torch.randperm(40)[:35]
+    near = (torch.rand(40, 40) > 0.3) if listed else None
+    corners = [[tuple(point) for point in box] for box in found.tolist()]
+    areas = [clipped(box, box) for box in corners]
+    overlap: dict[Point, float] = {}
+    for i in range(40):
+        for j in range(40):
+            shared = clipped(corners[i], corners[j])
+            if shared > 1e-12 and (near is None or near[i, j]):
+                overlap[i, j] = shared / (areas[i] + areas[j] - shared)
+    kept = suppress_quadrilaterals(found, order, threshold, near).tolist()
+    assert kept == greedy(order.tolist(), threshold, overlap)
+    pairs = torch.cartesian_prod(torch.arange(40), torch.arange(40))
+    shares = overlap_over_union(found[pairs[:, 0]], found[pairs[:, 1]])
+    for (i, j), share in zip(pairs.tolist(), shares.tolist(), strict=True):
+        if near is None:
+            assert share == pytest.approx(overlap.get((i, j), 0.0), abs=1e-9)
+
+
+def test_nothing_to_suppress() -> None:
+    none = torch.zeros(0, dtype=torch.int64)
+    assert suppress_boxes(torch.zeros(0, 4), none, 0.5).tolist() == []
+    assert suppress_quadrilaterals(torch.zeros(0, 4, 2), none, 0.5).tolist() == []
+    flat = torch.tensor([[[0.0, 0], [2, 0], [2, 0], [0, 0]]])
+    assert overlap_over_union(flat, flat).tolist() == [0]
+    with pytest.raises(ValueError, match=r"boxes must be of shape \[N, 4 or more\]"):
+        suppress_boxes(torch.zeros(2, 3), none, 0.5)

@@ -1,12 +1,7 @@
-"""The coordinate manager: sets of coordinates by key, and the kernel maps between them.
-
-A set is kept in index space of its level (coordinates divided by the tensor stride); the peer's
-absolute coordinates are made on request.
-"""
+"""The coordinate manager: sets of coordinates by key, and the kernel maps between them."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -16,7 +11,7 @@ import torch
 from ... import _check
 from ...geometry import Geometry
 from ...kernel_map import Coordinates, KernelMap
-from ...ops.coordinates import lookup, unique
+from ...ops.coordinates import cells_of, lookup, unique
 from ...ops.voxelize import trilinear_map
 from ._backend._C import (
     CoordinateMapKey,
@@ -25,7 +20,8 @@ from ._backend._C import (
     MinkowskiAlgorithm,
     RegionType,
 )
-from .MinkowskiCommon import StrideType, convert_to_int_list
+from ._coordinate_sets import CoordinateSets
+from .MinkowskiCommon import StrideType
 from .MinkowskiKernelGenerator import KernelGenerator, Region, region
 
 __all__ = [
@@ -64,7 +60,7 @@ class CoordsManager:
         raise DeprecationWarning("CoordsManager has been renamed: use CoordinateManager")
 
 
-class CoordinateManager:
+class CoordinateManager(CoordinateSets):
     """Sets of coordinates by (tensor stride, id).
 
     Args:
@@ -88,17 +84,10 @@ class CoordinateManager:
         *,
         upstream_arithmetic: bool = False,
     ) -> None:
-        if not 1 <= D <= 4:
-            _check.fail("D", "1 to 4", D)
-        self.D = D
+        super().__init__(D)
         self.minkowski_algorithm = minkowski_algorithm or MinkowskiAlgorithm.DEFAULT
         self.upstream_arithmetic = upstream_arithmetic
-        self._sets: dict[Key, Coordinates] = {}
-        self._absolute: dict[Key, torch.Tensor] = {}
-        self._fields: dict[Key, torch.Tensor] = {}
-        self._from_fields: dict[tuple[Key, Key], tuple[torch.Tensor, torch.Tensor]] = {}
         self._maps: dict[tuple[Key, Key, Region], KernelMap] = {}
-        self._count = 0
 
     @property
     def _manager(self) -> CoordinateManager:
@@ -108,223 +97,11 @@ class CoordinateManager:
         listed = ", ".join(f"{key}: {len(sites)}" for key, sites in self._sets.items())
         return f"CoordinateManager(D={self.D}, {{{listed}}})"
 
-    # ------------------------------------------------------------------------------- sets
-
-    def exists(self, key: Key) -> bool:
-        """Whether a set has this key."""
-        return key in self._sets
-
-    def sites(self, key: Key) -> Coordinates:
-        """The set of a key, in index space of its level."""
-        if key not in self._sets:
-            _check.fail("coordinate map key", f"one of {list(self._sets)}", key)
-        return self._sets[key]
-
-    def _free(self, stride: Sequence[int], string_id: str, taken: dict[Key, Any]) -> Key:
-        """A key of this stride and id, or of a new id if that is taken."""
-        key = CoordinateMapKey(list(stride), string_id)
-        while key in taken:
-            self._count += 1
-            key = CoordinateMapKey(list(stride), f"{string_id}-{self._count}")
-        return key
-
-    def _add(self, key: Key, indices: torch.Tensor, batch_size: int | None = None) -> Coordinates:
-        if batch_size is None:
-            batch_size = int(indices[:, 0].max()) + 1 if len(indices) else 1
-        sites = Coordinates(indices, None, batch_size)
-        sites.trust_distinct()
-        self._sets[key] = sites
-        return sites
-
-    def _contract(self, coordinates: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
-        if set(stride) == {1}:
-            return coordinates
-        cells = torch.div(
-            coordinates[:, 1:], coordinates.new_tensor(list(stride)), rounding_mode="floor"
-        )
-        return torch.cat([coordinates[:, :1], cells], 1)
-
-    def insert_and_map(
-        self, coordinates: torch.Tensor, tensor_stride: StrideType = 1, string_id: str = ""
-    ) -> tuple[Key, tuple[torch.Tensor, torch.Tensor]]:
-        """Add a set: distinct rows in order of first occurrence.
-
-        Args:
-            coordinates: int32 [N, 1 + D], multiples of the tensor stride.
-            tensor_stride: of the set.
-            string_id: of the key; another is made if it is taken.
-
-        Returns:
-            The key, and `(unique_map, inverse_map)` with `coordinates[unique_map][inverse_map] ==
-            coordinates`.
-        """
-        _check.coordinates("coordinates", coordinates)
-        if coordinates.shape[1] != self.D + 1:
-            _check.fail("coordinates", f"of {self.D + 1} columns", coordinates.shape[1])
-        stride = convert_to_int_list(tensor_stride, self.D)
-        cells = self._contract(coordinates.detach(), stride)
-        first, inverse = distinct(cells)
-        key = self._free(stride, string_id, self._sets)
-        self._add(key, cells.index_select(0, first))
-        return key, (first, inverse)
-
-    def stride(self, coordinate_map_key: Key, stride: StrideType, string_id: str = "") -> Key:
-        """The key of the set `floor(c / (ts * s)) * (ts * s)`, made if it is not there."""
-        steps = convert_to_int_list(stride, self.D)
-        old, old_id = coordinate_map_key.get_key()
-        target = CoordinateMapKey(
-            [a * b for a, b in zip(old, steps, strict=True)], string_id or old_id
-        )
-        if target not in self._sets:
-            source = self.sites(coordinate_map_key)
-            cells = self._contract(source.indices, steps)
-            first, _ = unique(cells)
-            self._add(target, cells.index_select(0, first), source.batch_size)
-        return target
-
-    def origin(self) -> Key:
-        """The key of one row for each batch id, at tensor stride 0."""
-        key = CoordinateMapKey([0] * self.D, "")
-        if key not in self._sets:
-            source = next(iter(self._sets.values())).indices if self._sets else None
-            if source is None:
-                source = next(iter(self._fields.values())).int()
-            batch = torch.unique(source[:, 0])
-            rows = source.new_zeros((len(batch), self.D + 1))
-            rows[:, 0] = batch
-            self._add(key, rows)
-        return key
-
-    def size(self, coordinate_map_key: Key) -> int:
-        """Rows of a set, or of a field."""
-        if coordinate_map_key in self._sets:
-            return len(self._sets[coordinate_map_key])
-        return len(self._field(coordinate_map_key))
-
-    def _get_coordinate_map_key(self, key_or_tensor_strides: Key | StrideType) -> Key:
-        if isinstance(key_or_tensor_strides, CoordinateMapKey):
-            return key_or_tensor_strides
-        stride = convert_to_int_list(key_or_tensor_strides, self.D)
-        for key in self._sets:
-            if key.get_tensor_stride() == stride:
-                return key
-        _check.fail("tensor_stride", f"that of one of {list(self._sets)}", stride)
-
-    def get_coordinate_map_keys(self, tensor_stride: StrideType) -> list[Key]:
-        """Keys of this tensor stride."""
-        stride = convert_to_int_list(tensor_stride, self.D)
-        return [key for key in self._sets if key.get_tensor_stride() == stride]
-
-    def get_coordinates(self, coords_key_or_tensor_strides: Key | StrideType) -> torch.Tensor:
-        """Coordinates int32 [N, 1 + D], multiples of the tensor stride."""
-        key = self._get_coordinate_map_key(coords_key_or_tensor_strides)
-        indices, stride = self.sites(key).indices, key.get_tensor_stride()
-        if set(stride) <= {0, 1}:
-            return indices
-        if key not in self._absolute:
-            self._absolute[key] = indices * indices.new_tensor([1, *stride])
-        return self._absolute[key]
-
-    def number_of_unique_batch_indices(self) -> int:
-        return self.size(self.origin())
-
-    def get_unique_coordinate_map_key(self, tensor_stride: StrideType) -> Key:
-        """A key of this tensor stride that no set has."""
-        stride = convert_to_int_list(tensor_stride, self.D)
-        return self._free(stride, "", self._sets)
-
-    # ----------------------------------------------------------------------------- fields
-
-    def insert_field(
-        self, coordinates: torch.Tensor, tensor_stride: StrideType, string_id: str = ""
-    ) -> Key:
-        """Add continuous coordinates [N, 1 + D]."""
-        stride = convert_to_int_list(tensor_stride, self.D)
-        key = self._free(stride, string_id, self._fields)
-        self._fields[key] = coordinates
-        return key
-
-    def _field(self, key: Key) -> torch.Tensor:
-        if key not in self._fields:
-            _check.fail("coordinate field map key", f"one of {list(self._fields)}", key)
-        return self._fields[key]
-
-    def get_coordinate_field(self, coords_key_or_tensor_strides: Key) -> torch.Tensor:
-        """Continuous coordinates [N, 1 + D]."""
-        return self._field(coords_key_or_tensor_strides)
-
-    def field_to_sparse_insert_and_map(
-        self,
-        field_map_key: Key,
-        sparse_tensor_stride: StrideType,
-        sparse_tensor_string_id: str = "",
-    ) -> tuple[Key, tuple[torch.Tensor, torch.Tensor]]:
-        """Add the set of the cells of a field; as `insert_and_map`."""
-        stride = convert_to_int_list(sparse_tensor_stride, self.D)
-        field = _check.narrowed("coordinates", self._field(field_map_key).floor())
-        cells = self._contract(field, stride)
-        first, inverse = distinct(cells)
-        key = self._free(stride, sparse_tensor_string_id, self._sets)
-        self._add(key, cells.index_select(0, first))
-        self._from_fields[field_map_key, key] = (first, inverse)
-        return key, (first, inverse)
-
-    def exists_field_to_sparse(self, field_map_key: Key, sparse_map_key: Key) -> bool:
-        """Whether this set was made from this field."""
-        return (field_map_key, sparse_map_key) in self._from_fields
-
-    def field_to_sparse_keys(self, field_map_key: Key) -> list[Key]:
-        """Keys of the sets made from a field."""
-        return [key for field, key in self._from_fields if field == field_map_key]
-
-    def get_field_to_sparse_map(
-        self, field_map_key: Key, sparse_map_key: Key
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """`(unique_map, inverse_map)` of a set made from a field."""
-        if (field_map_key, sparse_map_key) not in self._from_fields:
-            _check.fail("sparse_map_key", "of a set made from this field", sparse_map_key)
-        return self._from_fields[field_map_key, sparse_map_key]
-
-    def field_to_sparse_map(
-        self, field_map_key: Key, sparse_map_key: Key
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Row of each point of a field in any set (-1: none), and the points' rows."""
-        field = self._field(field_map_key)
-        floored = _check.narrowed("coordinates", field.floor())
-        cells = self._contract(floored, sparse_map_key.get_tensor_stride())
-        sites = self.sites(sparse_map_key)
-        rows = lookup(sites.indices, sites.table(), cells).long()
-        return rows, torch.arange(len(rows), device=rows.device)
-
-    def origin_field(self) -> Key:
-        return self.origin()
-
-    def origin_field_map(self, key: Key) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Batch ids, and the rows of each in a field."""
-        return self._rows_by_batch(self._field(key)[:, 0].int())
-
-    # ------------------------------------------------------------------------------- maps
-
-    def batch_rows(self, key: Key, column: torch.Tensor | None = None) -> torch.Tensor:
-        """Row of each site's batch id in the origin set, int64 [N]."""
-        origin = self.sites(self.origin()).indices[:, 0].contiguous()
-        batch = self.sites(key).indices[:, 0] if column is None else column.to(origin.dtype)
-        return torch.searchsorted(origin, batch.contiguous())
-
-    def _rows_by_batch(self, column: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        ids = self.sites(self.origin()).indices[:, 0].long()
-        last = int(ids.max()) if len(ids) else -1
-        return ids, [(column == b).nonzero()[:, 0] for b in range(last + 1)]
-
-    def origin_map(self, key: Key) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Batch ids that there are, and the rows of each id up to the last."""
-        return self._rows_by_batch(self.sites(key).indices[:, 0])
-
     def stride_map(self, in_key: Key, stride_key: Key) -> torch.Tensor:
         """Input rows and the rows of their cells in a coarser set: int64 [2, n]."""
         coarse = self.sites(stride_key)
         ratio = self._ratio(in_key, stride_key)
-        cells = self._contract(self.sites(in_key).indices, ratio)
+        cells = cells_of(self.sites(in_key).indices, ratio)
         rows = lookup(coarse.indices, coarse.table(), cells)
         kept = (rows >= 0).nonzero()[:, 0]
         return torch.stack([kept, rows[kept].long()])
@@ -444,30 +221,19 @@ class CoordinateManager:
         source, target, geometry = self.sites(fine), self.sites(coarse), shape.geometry
         strides = list(zip(fine.get_tensor_stride(), coarse.get_tensor_stride(), strict=True))
         if fine == coarse:
-            geometry = Geometry(
-                geometry.kernel_size, (1,) * self.D, geometry.padding, geometry.dilation
-            )
-            if is_centred(geometry):
+            geometry = geometry.with_stride((1,) * self.D)
+            if geometry.is_submanifold:
                 return source.submanifold(geometry.kernel_size, geometry.dilation)
             return source.given(target, geometry)
         if all(a > 0 and b % a == 0 for a, b in strides):
-            steps = tuple(b // a for a, b in strides)
-            geometry = Geometry(geometry.kernel_size, steps, geometry.padding, geometry.dilation)
-            return source.given(target, geometry)
+            return source.given(target, geometry.with_stride([b // a for a, b in strides]))
         return self._build_absolute(fine, coarse, geometry)
 
     def _build_absolute(self, fine: Key, coarse: Key, geometry: Geometry) -> KernelMap:
         """Between strides that do not divide one another: in the peer's absolute coordinates."""
-        unit = fine.get_tensor_stride()
-        wide = Geometry(
-            geometry.kernel_size,
-            (1,) * self.D,
-            tuple(a * b for a, b in zip(geometry.padding, unit, strict=True)),
-            tuple(a * b for a, b in zip(geometry.dilation, unit, strict=True)),
-        )
         source = Coordinates(self.get_coordinates(fine), None, self.sites(fine).batch_size)
         target = Coordinates(self.get_coordinates(coarse), None, self.sites(coarse).batch_size)
-        return source.given(target, wide)
+        return source.given(target, geometry.scaled(fine.get_tensor_stride()))
 
     # ------------------------------------------------------------------------ output keys
 
@@ -477,22 +243,11 @@ class CoordinateManager:
             if kernel.requires_strided_coordinates:
                 return in_key
             return self.stride(in_key, kernel.kernel_stride)
-        source, shape = self.sites(in_key), region(kernel)
-        geometry = shape.geometry
-        reach = tuple(
-            d * (k - 1) - p
-            for d, k, p in zip(
-                geometry.dilation, geometry.kernel_size, geometry.padding, strict=True
-            )
-        )
+        shape = region(kernel)
         # The peer adds the offsets to the inputs to find sites, and takes them off to find pairs.
-        mirrored = Geometry(geometry.kernel_size, geometry.stride, reach, geometry.dilation)
-        found, sites = source.footprint(mirrored, None)
-        indices = sites.indices
-        if not shape.is_box:
-            mirrored_taps = [math.prod(geometry.kernel_size) - 1 - tap for tap in shape.taps]
-            kept = torch.unique(found.select(mirrored_taps).dst.long())
-            indices = indices.index_select(0, kept)
+        last = shape.geometry.volume - 1
+        source = self.sites(in_key)
+        _, indices = source.reached(shape.geometry.mirrored(), [last - t for t in shape.taps])
         stride = [
             a * b for a, b in zip(in_key.get_tensor_stride(), kernel.kernel_stride, strict=True)
         ]
@@ -513,27 +268,8 @@ class CoordinateManager:
             return key
         key = self._free(stride, "", self._sets)
         source, shape = self.sites(in_key), region(kernel)
-        found, sites = source.footprint(shape.geometry, None, transposed=True)
-        indices = sites.indices
-        if shape.is_box:
+        found, indices = source.reached(shape.geometry, shape.taps, transposed=True)
+        if found is not None:
             self._maps[key, in_key, shape] = found.transposed()
-        else:
-            kept = torch.unique(found.select(shape.taps).dst.long())
-            indices = indices.index_select(0, kept)
         self._add(key, indices, source.batch_size)
         return key
-
-
-def distinct(cells: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """First rows in order of occurrence, and each row's place among them."""
-    first, inverse = unique(cells)
-    first, order = torch.sort(first)
-    place = torch.empty_like(order)
-    place[order] = torch.arange(len(order), device=order.device)
-    return first, place[inverse]
-
-
-def is_centred(geometry: Geometry) -> bool:
-    """Whether the kernel is that of a submanifold layer."""
-    sizes = zip(geometry.kernel_size, geometry.padding, geometry.dilation, strict=True)
-    return all(k % 2 == 1 and p == d * (k // 2) for k, p, d in sizes)

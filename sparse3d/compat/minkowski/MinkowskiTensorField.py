@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import torch
 
 from ... import _check
-from ...ops.voxelize import interpolate_grad
+from ...ops.voxelize import cell_corners, interpolate_grad
 from ._backend._C import CoordinateMapKey
 from .MinkowskiCommon import StrideType, convert_to_int_list
 from .MinkowskiCoordinateManager import CoordinateManager
@@ -28,10 +27,7 @@ MODES = (
 
 def create_splat_coordinates(coordinates: torch.Tensor) -> torch.Tensor:
     """The 2^D corners of each point's cell: int32 [N * 2^D, 1 + D], repeats left in."""
-    base = _check.narrowed("coordinates", coordinates.floor())
-    axes = base.shape[1] - 1
-    corners = [base + base.new_tensor([0, *c]) for c in itertools.product((0, 1), repeat=axes)]
-    return torch.cat(corners)
+    return cell_corners(coordinates).flatten(0, 1)
 
 
 class TensorField(Tensor):

@@ -1,47 +1,9 @@
-"""`spconv.conv` of 1.x, whose layers take `use_hash`."""
+"""`spconv.conv` of 1.x: the names of 2.x's, with layers that take `use_hash`."""
 
-from ._legacy import (
-    SparseConv2d,
-    SparseConv3d,
-    SparseConv4d,
-    SparseConvTensor,
-    SparseConvTranspose2d,
-    SparseConvTranspose3d,
-    SubMConv2d,
-    SubMConv3d,
-    SubMConv4d,
-)
-from .pytorch import functional as Fsp
-from .pytorch import ops
-from .pytorch.conv import (
-    SparseConv1d,
-    SparseConvolution,
-    SparseInverseConv1d,
-    SparseInverseConv2d,
-    SparseInverseConv3d,
-    SparseInverseConv4d,
-    SubMConv1d,
-)
-from .pytorch.modules import SparseModule
+from . import _legacy
+from .pytorch import conv as _conv
 
-__all__ = [
-    "Fsp",
-    "SparseConv1d",
-    "SparseConv2d",
-    "SparseConv3d",
-    "SparseConv4d",
-    "SparseConvTensor",
-    "SparseConvTranspose2d",
-    "SparseConvTranspose3d",
-    "SparseConvolution",
-    "SparseInverseConv1d",
-    "SparseInverseConv2d",
-    "SparseInverseConv3d",
-    "SparseInverseConv4d",
-    "SparseModule",
-    "SubMConv1d",
-    "SubMConv2d",
-    "SubMConv3d",
-    "SubMConv4d",
-    "ops",
-]
+__all__ = list(_conv.__all__)
+globals().update(
+    {name: getattr(_legacy if name in _legacy.__all__ else _conv, name) for name in __all__}
+)

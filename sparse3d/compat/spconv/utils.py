@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,7 +13,12 @@ import torch
 from ... import _check
 from ...nn.utils import PointToVoxel
 from ...ops.voxelize import grid_shape
-from ...pointops.boxes import intersection_area, quadrilateral_area
+from ...pointops.boxes import (
+    intersection_area,
+    overlap_over_union,
+    suppress_boxes,
+    suppress_quadrilaterals,
+)
 from ..cumm.tensorview import Tensor, from_numpy
 
 __all__ = [
@@ -205,12 +210,12 @@ def _pairwise(
 
 def _overlaps(boxes: Array, others: Array, union: bool) -> Array:
     """Shared areas of pairs of boxes, over the areas of their unions if asked for."""
-    a, b = (torch.from_numpy(np.ascontiguousarray(x, np.float64)) for x in (boxes, others))
-    shared = intersection_area(a, b)
-    if union:
-        total = quadrilateral_area(a).abs() + quadrilateral_area(b).abs() - shared
-        shared = torch.where(total > 0, shared / total, 0)
-    return shared.numpy()
+    function = overlap_over_union if union else intersection_area
+    return function(_corners(boxes), _corners(others)).numpy()
+
+
+def _corners(boxes: Array) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(boxes, np.float64))
 
 
 def rbbox_iou(
@@ -240,36 +245,16 @@ def non_max_suppression_cpu(
     boxes: Array, order: Array, thresh: float, eps: float = 0.0
 ) -> list[int]:
     """Boxes (x1, y1, x2, y2) that no box before them in `order` overlaps by `thresh` or more."""
-    low, high = boxes[:, :2], boxes[:, 2:4]
-    areas = (high - low + eps).prod(1)
-
-    def overlap(one: int, rest: Array) -> Array:
-        sides = np.minimum(high[one], high[rest]) - np.maximum(low[one], low[rest]) + eps
-        shared = sides.clip(0).prod(1)
-        return np.where(shared > 0, shared / (areas[one] + areas[rest] - shared), -1.0)
-
-    return _suppress(order, thresh, overlap)
+    places = torch.from_numpy(np.asarray(order).astype(np.int64))
+    found: list[int] = suppress_boxes(torch.from_numpy(boxes), places, thresh, eps).tolist()
+    return found
 
 
 def rotate_non_max_suppression_cpu(
     boxes: Array, order: Array, standup_iou: Array, thresh: float
 ) -> list[int]:
     """The same for rotated boxes [N, 4, 2]; pairs whose `standup_iou` is 0 are left alone."""
-
-    def overlap(one: int, rest: Array) -> Array:
-        near = standup_iou[one, rest] > 0
-        found = np.full(len(rest), -1.0)
-        shared = _overlaps(np.repeat(boxes[one : one + 1], near.sum(), 0), boxes[rest[near]], True)
-        found[near] = np.where(shared > 0, shared, -1.0)
-        return found
-
-    return _suppress(order, thresh, overlap)
-
-
-def _suppress(order: Array, thresh: float, overlap: Callable[[int, Array], Array]) -> list[int]:
-    kept, rest = [], np.asarray(order).astype(np.int64)
-    while len(rest):
-        one, rest = int(rest[0]), rest[1:]
-        kept.append(one)
-        rest = rest[overlap(one, rest) < thresh]
-    return kept
+    places = torch.from_numpy(np.asarray(order).astype(np.int64))
+    near = torch.from_numpy(np.asarray(standup_iou) > 0)
+    found: list[int] = suppress_quadrilaterals(_corners(boxes), places, thresh, near).tolist()
+    return found

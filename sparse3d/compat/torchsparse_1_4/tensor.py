@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from ...ops.coordinates import cells_of
 from ..torchsparse.tensor import PointTensor
 from ..torchsparse.tensor import SparseTensor as _SparseTensor
 
@@ -27,10 +28,7 @@ class SparseTensor(_SparseTensor):
 
     @classmethod
     def to_indices(cls, coords: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
-        places = coords[:, :3]
-        if set(stride) != {1}:
-            places = torch.div(places, places.new_tensor(list(stride)), rounding_mode="floor")
-        return torch.cat([coords[:, 3:], places], 1).contiguous()
+        return cells_of(coords[:, [3, 0, 1, 2]], stride)
 
     @classmethod
     def from_indices(cls, indices: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:

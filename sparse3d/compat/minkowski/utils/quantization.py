@@ -10,9 +10,12 @@ import numpy.typing as npt
 import torch
 
 from .... import _check
-from ....ops.segment import reduce_segments
+from ....ops.coordinates import distinct
+from ....ops.keys import fnv_hash, ravel_keys
+from ....ops.segment import agreed_labels
+from ....ops.voxelize import quantize as quantize_points
 from ..MinkowskiCommon import StrideType
-from ..MinkowskiCoordinateManager import CoordinateManager, distinct
+from ..MinkowskiCoordinateManager import CoordinateManager
 
 __all__ = [
     "fnv_hash_vec",
@@ -27,21 +30,14 @@ Array = npt.NDArray[Any]
 
 
 def fnv_hash_vec(arr: Array) -> npt.NDArray[np.uint64]:
-    """FNV64-1A of each row."""
-    keys = np.full(len(arr), 14695981039346656037, np.uint64)
-    for column in arr.astype(np.uint64).T:
-        keys = (keys * np.uint64(1099511628211)) ^ column
-    return keys
+    """FNV-1 hash of each row, 64 bits (the peer calls it FNV64-1A)."""
+    rows = torch.from_numpy(np.asarray(arr).astype(np.int64))
+    return fnv_hash(rows, "FNV-1").numpy().view(np.uint64)
 
 
 def ravel_hash_vec(arr: Array) -> npt.NDArray[np.uint64]:
     """Row-major cell number of each row in the bounding box."""
-    moved = (arr - arr.min(0)).astype(np.uint64)
-    extent = moved.max(0) + np.uint64(1)
-    keys = np.zeros(len(arr), np.uint64)
-    for column, size in zip(moved.T, extent, strict=True):
-        keys = keys * size + column
-    return keys
+    return ravel_keys(torch.from_numpy(np.asarray(arr))).numpy().view(np.uint64)
 
 
 def _cells(coords: torch.Tensor) -> torch.Tensor:
@@ -65,30 +61,21 @@ def quantize_label(coords: Any, labels: Any, ignore_label: int) -> tuple[Any, An
         )
         return first.numpy(), merged.numpy()
     first, inverse = distinct(_cells(coords))
-    return first, _agreed(labels, first, inverse, ignore_label)
-
-
-def _agreed(
-    labels: torch.Tensor, first: torch.Tensor, inverse: torch.Tensor, ignore: int
-) -> torch.Tensor:
-    mine = labels[first]
-    differs = (labels != mine[inverse]).double()[:, None]
-    conflict = reduce_segments(differs, inverse, len(first), "max")[:, 0] > 0
-    return torch.where(conflict, ignore, mine)
+    return first, agreed_labels(labels, inverse, len(first), ignore_label)
 
 
 def _quantized(coordinates: Any, size: Any) -> torch.Tensor:
     points = torch.from_numpy(coordinates) if isinstance(coordinates, np.ndarray) else coordinates
-    if size is not None:
-        if not np.isscalar(size):
-            axes = points.shape[1]
-            if len(size) != axes:
-                _check.fail("quantization_size", f"a number or {axes} numbers", size)
-            size = torch.as_tensor(np.asarray(size), dtype=torch.float64).to(points.device)
-            size = size.to(points.dtype) if points.is_floating_point() else size
-        points = points / size
-    cells = points.floor() if points.is_floating_point() else points
-    return _check.narrowed("coordinates / quantization_size", cells)
+    if size is None:
+        cells = points.floor() if points.is_floating_point() else points
+        return _check.narrowed("coordinates", cells)
+    if not np.isscalar(size) and len(size) != points.shape[1]:
+        axes = points.shape[1]
+        _check.fail("quantization_size", f"a number or {axes} numbers", size)
+    if not points.is_floating_point():
+        points = points.double() if isinstance(coordinates, np.ndarray) else points.float()
+    edges: list[Any] = [size] * points.shape[1] if np.isscalar(size) else list(size)
+    return quantize_points(points, [float(edge) for edge in edges])
 
 
 def sparse_quantize(
@@ -148,7 +135,7 @@ def _merged_labels(
     labels: Any, first: torch.Tensor, inverse: torch.Tensor, ignore_label: int
 ) -> Any:
     given = torch.from_numpy(labels) if isinstance(labels, np.ndarray) else torch.as_tensor(labels)
-    merged = _agreed(given, first.to(given.device), inverse.to(given.device), ignore_label)
+    merged = agreed_labels(given, inverse.to(given.device), len(first), ignore_label)
     return merged.numpy() if isinstance(labels, np.ndarray) else merged
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from .... import _check
+from ....ops.coordinates import unique_sorted
+from ....ops.keys import ravel_keys
+from ....ops.voxelize import quantize
 
 __all__ = ["ravel_hash", "sparse_quantize"]
 
@@ -17,20 +19,7 @@ Array = npt.NDArray[Any]
 
 def ravel_hash(x: Array) -> npt.NDArray[np.uint64]:
     """Row-major cell number of each row in the bounding box."""
-    moved = (x - x.min(axis=0)).astype(np.uint64)
-    extent = moved.max(axis=0) + np.uint64(1)
-    keys = np.zeros(len(x), np.uint64)
-    for column, size in zip(moved.T, extent, strict=True):
-        keys = keys * size + column
-    return keys
-
-
-def _ranked(cells: Array) -> Array:
-    """`ravel_hash`, or where its product would pass 64 bits the same order by sorting."""
-    extent = [int(n) + 1 for n in cells.max(axis=0).astype(np.int64) - cells.min(axis=0)]
-    if math.prod(extent) < 2**64:
-        return ravel_hash(cells.astype(np.int64))
-    return np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
+    return ravel_keys(torch.from_numpy(np.asarray(x))).numpy().view(np.uint64)
 
 
 def sparse_quantize(
@@ -48,22 +37,13 @@ def sparse_quantize(
         return_index: give the first point of each voxel too.
         return_inverse: give each point's voxel too.
     """
-    sizes = np.broadcast_to(np.asarray(voxel_size, np.float64), (coords.shape[1],))
-    if (sizes <= 0).any():
-        _check.fail("voxel_size", "> 0", voxel_size)
-    floored = np.floor(coords / sizes)
-    if floored.size and not (np.abs(floored) < 2**31).all():
-        got = f"{floored.min():g}..{floored.max():g}"
-        _check.fail("coords / voxel_size", "within int32", got, "drop far or invalid points")
-    cells = floored.astype(np.int32)
-    if len(cells) == 0:
-        empty = np.zeros(0, np.int64)
-        made = [cells, *[empty] * return_index, *[empty] * return_inverse]
-        return made[0] if len(made) == 1 else tuple(made)
-    _, first, inverse = np.unique(_ranked(cells), return_index=True, return_inverse=True)
-    made = [cells[first]]
+    points = torch.from_numpy(np.asarray(coords, np.float64))
+    edges = [float(edge) for edge in np.broadcast_to(voxel_size, points.shape[1:])]
+    cells = quantize(points, edges)
+    first, inverse = unique_sorted(torch.cat([cells.new_zeros((len(cells), 1)), cells], 1))
+    made = [cells[first].numpy()]
     if return_index:
-        made.append(first)
+        made.append(first.numpy())
     if return_inverse:
-        made.append(inverse.reshape(-1))
+        made.append(inverse.numpy())
     return made[0] if len(made) == 1 else tuple(made)

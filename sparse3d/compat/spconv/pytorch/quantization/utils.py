@@ -9,6 +9,8 @@ from torch import nn
 
 from ..... import _check
 from .....nn import fuse
+from .....nn._fusion import norm_as_scale
+from .....ops.conv import scaled
 from ..modules import SparseIdentity, SparseSequential
 
 __all__ = ["fuse_spconv_act_eval", "fuse_spconv_bn_eval", "fuse_spconv_bn_weights"]
@@ -35,13 +37,8 @@ def fuse_spconv_bn_weights(
         bn_w: [out] or None for ones.
         bn_b: [out] or None for zeros.
     """
-    scale = torch.rsqrt(bn_rv + bn_eps)
-    if bn_w is not None:
-        scale = scale * bn_w
-    bias = -bn_rm if conv_b is None else conv_b - bn_rm
-    bias = bias * scale if bn_b is None else bias * scale + bn_b
-    weight = conv_w_OKI * scale.reshape(-1, *[1] * (conv_w_OKI.ndim - 1))
-    return nn.Parameter(weight.detach()), nn.Parameter(bias.detach())
+    scale, bias = norm_as_scale(bn_rm, bn_rv, bn_eps, bn_w, bn_b, conv_b)
+    return nn.Parameter(scaled(conv_w_OKI, scale).detach()), nn.Parameter(bias.detach())
 
 
 def fuse_spconv_bn_eval(conv: Any, bn: Any) -> Any:

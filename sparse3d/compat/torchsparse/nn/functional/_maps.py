@@ -56,8 +56,7 @@ def _build(x: SparseTensor, sites: Coordinates, geometry: Geometry, config: Any)
 
 
 def _same_sites(sites: Coordinates, geometry: Geometry) -> KernelMap:
-    rows = zip(geometry.kernel_size, geometry.padding, geometry.dilation, strict=True)
-    if all(k % 2 == 1 and p == d * (k // 2) for k, p, d in rows):
+    if geometry.is_submanifold:
         return sites.submanifold(geometry.kernel_size, geometry.dilation)
     return sites.given(sites, geometry)
 
@@ -91,14 +90,8 @@ def _absolute(
     stride among coordinate + offset that is not below the smallest coordinate."""
     if whole_cells:
         return sites.floor(geometry, None)
-    reach = tuple(
-        d * (k - 1) - p
-        for k, d, p in zip(geometry.kernel_size, geometry.dilation, geometry.padding, strict=True)
-    )
     # The peer adds offsets to find sites, and looks inputs up by adding them too.
-    mirrored = Geometry(geometry.kernel_size, geometry.stride, reach, geometry.dilation)
-    _, found = sites.footprint(mirrored, None)
-    indices = found.indices
+    _, indices = sites.reached(geometry.mirrored())
     if len(sites):
         low = sites.indices[:, 1:].amin(0)
         step = indices.new_tensor(list(geometry.stride))

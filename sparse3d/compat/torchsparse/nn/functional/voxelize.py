@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from .....ops.segment import reduce_segments
-from .....ops.voxelize import interpolate
+from .....ops.voxelize import interpolate, shares_present, trilinear_weights
 
 __all__ = ["calc_ti_weights", "spdevoxelize", "spvoxelize"]
 
@@ -39,15 +39,8 @@ def calc_ti_weights(
         scale: edge of a cell.
     """
     with torch.no_grad():
-        points = coords[:, :3]
-        share = points / scale - (points / scale).floor()
-        corners = []
-        for corner in range(8):
-            bits = [corner >> 2 & 1, corner >> 1 & 1, corner & 1]
-            sides = [share[:, a] if bit else 1 - share[:, a] for a, bit in enumerate(bits)]
-            corners.append(sides[0] * sides[1] * sides[2])
-        weights = torch.where(idx_query == -1, 0, torch.stack(corners))
-        return weights / (weights.sum(0) + 1e-8)
+        weights = trilinear_weights(coords[:, :3] / scale)
+        return shares_present(idx_query.t(), weights, 1e-8).t()
 
 
 def spdevoxelize(feats: torch.Tensor, coords: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

@@ -9,28 +9,24 @@ from typing import Any
 import torch
 from torch import nn
 
-from .....ops.coordinates import unique
-from .....ops.segment import reduce_segments
-from .....ops.voxelize import interpolate
+from .....ops.conv import conv
+from .....ops.coordinates import cells_of
+from .....ops.dense import to_dense
+from .....ops.voxelize import voxelize
 
 __all__ = ["ToBEVConvolution", "ToBEVHeightCompression", "ToBEVReduction", "ToDenseBEVConvolution"]
 
 
 def _merged(input: Any, feats: torch.Tensor, indices: torch.Tensor, stride: Any, how: str) -> Any:
-    first, inverse = unique(indices)
-    merged = reduce_segments(feats, inverse, len(first), how)
-    coords = type(input).from_indices(indices[first].contiguous(), stride)
-    return type(input)(merged, coords, stride)
+    merged = voxelize(feats, indices, how)
+    return type(input)(merged.features, type(input).from_indices(merged.indices, stride), stride)
 
 
-def _by_height(feats: torch.Tensor, kernel: torch.Tensor, height: torch.Tensor) -> torch.Tensor:
+def _by_height(input: Any, kernel: torch.Tensor, dim: int) -> torch.Tensor:
     """Each row times the matrix of its height."""
-    taps, _, width = kernel.shape
-    wide = feats @ kernel.permute(1, 0, 2).reshape(feats.shape[1], -1)
-    rows = torch.arange(len(feats), device=feats.device) * taps + height.long()
-    ones = feats.new_ones((len(feats), 1))
-    made: torch.Tensor = interpolate(wide.reshape(-1, width), rows.int()[:, None], ones)
-    return made
+    sites = input.sites()
+    pairs = sites.pointwise(sites.indices[:, 1 + dim], len(kernel))
+    return conv(input.feats, kernel.permute(2, 0, 1), pairs)
 
 
 class ToBEVReduction(nn.Module):
@@ -81,12 +77,9 @@ class _Dense(nn.Module):
     def _grid(self, input: Any, feats: torch.Tensor, axes: list[int]) -> torch.Tensor:
         places = self._places(input)
         sizes = [int(self.shape[axis]) for axis in axes]
-        flat = places[:, 0].long()
-        for axis, size in zip(axes, sizes, strict=True):
-            flat = flat * size + places[:, 1 + axis].clamp(0, size - 1).long()
-        batch = input.sites().batch_size
-        grid = reduce_segments(feats, flat, batch * math.prod(sizes), "sum")
-        return grid.reshape(batch, *sizes, -1)
+        columns = [places[:, 1 + a].clamp(0, n - 1) for a, n in zip(axes, sizes, strict=True)]
+        merged = voxelize(feats, torch.stack([places[:, 0], *columns], 1), "sum")
+        return to_dense(merged.features, merged.indices, sizes, input.sites().batch_size)
 
 
 class ToDenseBEVConvolution(_Dense):
@@ -125,8 +118,7 @@ class ToDenseBEVConvolution(_Dense):
 
     def forward(self, input: Any) -> torch.Tensor:
         """Convert."""
-        height = input.sites().indices[:, 1 + self.dim]
-        feats = _by_height(input.feats, self.kernel, height) + self.bias
+        feats = _by_height(input, self.kernel, self.dim) + self.bias
         return self._grid(input, feats, self.bev_dims).permute(0, 3, 1, 2).contiguous()
 
 
@@ -169,9 +161,9 @@ class ToBEVConvolution(nn.Module):
     def forward(self, input: Any) -> Any:
         """Convert."""
         indices = input.sites().indices.clone()
-        feats = _by_height(input.feats, self.kernel, indices[:, 1 + self.dim]) + self.bias
+        feats = _by_height(input, self.kernel, self.dim) + self.bias
         indices[:, 1 + self.dim] = 0
-        indices[:, 1:] = torch.div(indices[:, 1:], self.stride, rounding_mode="floor")
+        indices = cells_of(indices, [self.stride] * 3)
         stride = tuple(s * self.stride for s in input.stride)
         return _merged(input, feats, indices, stride, "sum")
 

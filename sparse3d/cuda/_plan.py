@@ -119,6 +119,9 @@ def tiles_of(
         order = torch.sort(keys, stable=True).indices
         lists = (table, order, made.rows, made.inputs, made.taps, made.filled)
         _build(_BUILD[bm], (tiles, 1, 1), lists, (rows, taps, slots), index)
+    else:
+        made.inputs.fill_(-1)
+        made.taps.fill_(-1)
     return made
 
 

@@ -86,7 +86,8 @@ def build_tiles(
     BM: tl.constexpr,
 ):
     """One tile of BM rows of `order`: the rows, the taps that any of them has, and for each of
-    those taps the input rows, -1 where a row lacks it."""
+    those taps the input rows, -1 where a row lacks it. The entries that are left hold -1, and so
+    does the one after the last tile."""
     tile = tl.program_id(0)
     lane = tl.arange(0, BM)
     place = tile * BM + lane
@@ -97,8 +98,13 @@ def build_tiles(
     for s in range(slots):
         source = tl.load(table + row * slots + s, mask=row >= 0, other=-1)
         present = tl.max(source, 0) >= 0
-        entry = first + count
-        tl.store(tile_inputs + entry * BM + lane, source, mask=present & (lane >= 0))
-        tl.store(tile_taps + entry, s % taps, mask=present)
+        # Entries in use from the front, the others, which hold -1, from behind.
+        entry = first + tl.where(present, count, slots - 1 - (s - count))
+        tl.store(tile_inputs + entry * BM + lane, source)
+        tl.store(tile_taps + entry, tl.where(present, s % taps, -1))
         count += present.to(tl.int32)
     tl.store(tile_count + tile, count)
+    last = tl.num_programs(0).to(tl.int64) * slots
+    end = tile == tl.num_programs(0) - 1
+    tl.store(tile_inputs + last * BM + lane, tl.full([BM], -1, tl.int32), mask=end & (lane >= 0))
+    tl.store(tile_taps + last, -1, mask=end)

@@ -391,7 +391,13 @@ def _weight_grad(
     grad_plan: list[torch.Tensor],
     groups: int,
 ) -> torch.Tensor:
-    bounds = plan[4] if plan else splits.to(src.device, non_blocking=True)
+    if plan:
+        bounds = plan[4]
+    elif _plan.is_identity(src, dst, splits.shape[0] - 1, features.shape[0], grad.shape[0]):
+        # A copy from the host would wait for it, and is no part of a CUDA graph.
+        bounds = torch.arange(2, device=src.device) * src.shape[0]
+    else:
+        bounds = splits.to(src.device, non_blocking=True)
     if len(plan) > len(Plan._fields):
         src, dst = plan[5:]
     return weight_grad(

@@ -14,6 +14,24 @@ from ..ops.dense import to_dense
 from .indice_data import IndiceData, listed
 
 
+_CARRIED = (
+    "_indices",
+    "_spatial_shape",
+    "_batch_size",
+    "_coordinates",
+    "grid",
+    "voxel_num",
+    "benchmark",
+    "benchmark_record",
+    "thrust_allocator",
+    "force_algo",
+    "int8_scale",
+    "_timer",
+    "_trusted",
+)
+"""What a tensor with other features or sites takes over."""
+
+
 class SparseConvTensor:
     """Feature rows on sparse sites of a batch of grids.
 
@@ -210,7 +228,11 @@ class SparseConvTensor:
     ) -> SparseConvTensor:
         """A tensor on trusted sites: a layer's output, or the same sites with other features."""
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
+        if torch.compiler.is_compiling():  # torch 2.11 traces assignments, not __dict__.update
+            for name in _CARRIED:
+                setattr(made, name, getattr(self, name))
+        else:
+            made.__dict__.update(self.__dict__)
         made._features = features
         made.indice_dict = indice_dict
         if coordinates is not None:

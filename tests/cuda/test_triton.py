@@ -69,7 +69,7 @@ def run(net: nn.Module, features: torch.Tensor, indices: torch.Tensor, grad: boo
     if not grad:
         return [out]
     ramp = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).reshape(out.shape)
-    wanted = [leaf, *net.parameters()]
+    wanted = [leaf, *(p for p in net.parameters() if p.requires_grad)]
     return [out, *torch.autograd.grad(out, wanted, ramp.to(out))]
 
 
@@ -98,13 +98,18 @@ def undone(channels: int, width: int) -> nn.Module:
 
 
 def normed(channels: int, width: int) -> nn.Module:
-    """In inference, the norm is a scale of the convolution's sums."""
+    """In inference, the norm is a scale of the convolution's sums.
+
+    The activation is smooth: a sum that rounding takes over ReLU's kink flips a whole gradient, and
+    the torch reference in float16 is then as far off (0.07). The norm's own gradients are torch's.
+    """
     norm = nn.BatchNorm1d(width)
     nn.init.uniform_(norm.weight, 0.5, 2)
     norm.running_mean.normal_()
     norm.running_var.uniform_(0.5, 2)
+    norm.requires_grad_(False)
     layer = spnn.SubMConv3d(channels, width, 3, bias=False)
-    return spnn.SparseSequential(layer, norm, nn.ReLU()).eval()
+    return spnn.SparseSequential(layer, norm, nn.Sigmoid()).eval()
 
 
 KINDS: dict[str, Callable[[int, int], nn.Module]] = {
@@ -185,6 +190,11 @@ def test_tiles_hold_every_pair_once_and_rows_in_order_of_their_taps(rows: int) -
             assert bool((placed[here] >= 0).all())
             taps = torch.full((int(here.sum()),), tap)
             found.append(torch.stack([taps, source[here].long(), placed[here].long()], 1))
+        spare = slice(tile * 27 + count, (tile + 1) * 27)
+        assert bool((lists[1][spare] == -1).all())
+        assert bool((lists[2][spare] == -1).all())
+    assert bool((lists[1][-1] == -1).all())
+    assert int(lists[2][-1]) == -1
     order = torch.cat(orders)
     assert order.sort().values.tolist() == list(range(rows))
     expected = torch.stack([pairs.taps().cpu(), pairs.src.cpu().long(), pairs.dst.cpu().long()], 1)
@@ -244,6 +254,16 @@ def test_shares_of_the_taps_and_wide_addresses(monkeypatch: pytest.MonkeyPatch) 
             if split == 1:
                 whole = out
             assert_close(out, whole.double(), dtype)
+
+
+def test_the_gradient_of_a_pointwise_layer_asks_the_host_for_nothing() -> None:
+    """Its map has no plan; bounds copied from the host would be no part of a CUDA graph."""
+    conv = importlib.import_module("sparse3d.cuda.conv")
+    rows = torch.arange(ROWS, dtype=torch.int32, device=DEVICE)
+    x, up = torch.randn(ROWS, 8, device=DEVICE), torch.randn(ROWS, 4, device=DEVICE)
+    unread = torch.empty(2, dtype=torch.int64, device="meta")
+    found = conv._weight_grad(x, up, rows, rows, unread, [], [], 1)
+    assert_close(found[:, 0], up.double().t() @ x.double(), torch.float32, GRADIENT)
 
 
 @pytest.fixture

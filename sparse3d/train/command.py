@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -47,15 +46,15 @@ class TrainOptions:
     strict: bool = False
 
 
-def train(options: TrainOptions, after_step: Callable[[], None] = lambda: None) -> int:
+def train(options: TrainOptions) -> int:
     """Train; the exit status is 0, 2 after an error or with broken scans, 130 when interrupted."""
     return run_as_team(
-        lambda team: _train(options, team, after_step),
+        lambda team: _train(options, team),
         "the same command goes on from the last checkpoint",
     )
 
 
-def _train(options: TrainOptions, team: Team, after_step: Callable[[], None]) -> int:
+def _train(options: TrainOptions, team: Team) -> int:
     config = load_train_config(options.config)
     if options.workers >= 0:
         config = replace(config, workers=options.workers)
@@ -75,7 +74,6 @@ def _train(options: TrainOptions, team: Team, after_step: Callable[[], None]) ->
         start=options.start,
         strict=options.strict,
         say=_say if team.rank == 0 else lambda line: None,
-        after_step=after_step,
     )
     outcome = trainer.run()
     broken = {name for names in team.gather(set(outcome.broken)) for name in names}

@@ -69,7 +69,6 @@ class Trainer:
         start: File of weights to begin with.
         strict: Stop at the first broken scan.
         say: Takes one-line remarks.
-        after_step: Called after every step.
 
     Raises:
         ValueError: Folders, weights or the checkpoint in ``out`` do not fit; one line.
@@ -86,11 +85,10 @@ class Trainer:
         start: Path | None = None,
         strict: bool = False,
         say: Callable[[str], None] = lambda line: None,
-        after_step: Callable[[], None] = lambda: None,
     ) -> None:
         self.config, self.out, self.device = config, out, device
         self.team = team if team is not None else Team()
-        self._strict, self._say, self._after_step = strict, say, after_step
+        self._strict, self._say = strict, say
         self.broken: dict[str, str] = {}
         self.stream: Stream = open_stream(config, out)
         self._judge = Judge(config, self.team, self._note)
@@ -136,7 +134,6 @@ class Trainer:
             for batch in self._batches():
                 self._update(wrapped, batch)
                 self.step += 1
-                self._after_step()
                 progress.step(self._report(log))
                 if self._stopped or self.step % self.config.checkpoint_every == 0:
                     self.save()

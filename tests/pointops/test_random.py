@@ -133,6 +133,39 @@ def case_ball(draw: Draw) -> None:
         assert np.array_equal(peers, np.where(index.numpy() < 0, first, index.numpy()))
 
 
+def case_large(draw: Draw) -> None:
+    """Clouds that are searched through a tree, more leaves near some queries than others."""
+    draw.dtype, dim, rows = torch.float32, 1 + draw.below(3), 1024 + draw.below(5000)
+    cloud = draw.cloud(rows, dim, 1)
+    query = cloud if draw.below(2) else draw.cloud(64 + draw.below(600), dim, 1)
+    q, p = wide(query[0]), wide(cloud[0])
+    some = draw.rng.choice(len(q), 150)
+    k, norm = int(draw.pick(1, 5, 16, 33, 64, 100)), 1 + draw.below(2)
+    with _registry.force("cpu"):
+        found = pytorch3d.ops.knn_points(query, cloud, norm=norm, K=k)
+    distances = brute.table(q[some], p, norm)
+    wanted = brute.nearest(distances, k)
+    assert np.array_equal(found[1][0, some].numpy(), wanted)
+    assert np.array_equal(found[0][0, some].numpy(), np.take_along_axis(distances, wanted, 1))
+    distances = brute.table(q[some], p)
+    order = np.sort(distances.ravel())
+    near = order[[len(p) // 8, len(p), 15 * len(p)]]  # few to hundreds of hits a query
+    chosen = radius_for(draw, near, double=False)
+    if chosen is None:
+        return
+    radius, limit = chosen
+    with _registry.force("cpu"):
+        found = pytorch3d.ops.ball_query(query, cloud, K=k, radius=radius)
+    assert np.array_equal(found[1][0, some].numpy(), brute.first_hits(distances < limit, k))
+    if query is cloud:
+        with _registry.force("cpu"):
+            edges = flat.radius_graph(cloud[0], radius, None, False, 500)
+        hit = distances < np.float32(radius * radius)
+        hit[np.arange(len(some)), some] = False
+        counts = torch.bincount(edges[1], minlength=rows)[some]
+        assert np.array_equal(counts.numpy(), np.minimum(hit.sum(1), 500))
+
+
 def flat_clouds(draw: Draw, dim: int) -> tuple[torch.Tensor, ...]:
     """Two flat clouds of as many samples, their batch vectors and sizes."""
     xs = draw.sizes()
@@ -454,7 +487,7 @@ def test_random_clouds(name: str, seconds: float) -> None:
     first = time.time_ns() if seconds else 0
     end = time.monotonic() + seconds
     for step in itertools.count():
-        if step >= 40 and time.monotonic() >= end:
+        if step >= (10 if name == "case_large" else 40) and time.monotonic() >= end:
             break
         seed = (first + step) % (1 << 62)
         try:

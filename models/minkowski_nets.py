@@ -15,6 +15,7 @@ from torch import nn
 import sparse3d.nn as spnn
 from sparse3d import SparseConvTensor
 from sparse3d.models._blocks import joined
+from sparse3d.nn import Linear
 from sparse3d.ops.segment import standardize_segments
 
 __all__ = ["RESNETS", "UNETS", "MinkowskiResNet", "MinkowskiUNet"]
@@ -262,7 +263,7 @@ class MinkowskiResNet(nn.Module):
             nn.Dropout(), _conv(width, width, 3, 3), _InstanceNorm(width), nn.GELU()
         )
         self.glob_pool = spnn.SparseGlobalMaxPool()
-        self.final = nn.Linear(width, out_channels)
+        self.final = Linear(width, out_channels)
 
     @classmethod
     def named(cls, name: str, in_channels: int, out_channels: int) -> MinkowskiResNet:

@@ -112,10 +112,10 @@ def _map_cases(rows: int, to: To) -> Iterator[tuple[str, Call]]:
 def _order_cases(rows: int, to: To) -> Iterator[tuple[str, Call]]:
     ids = to(torch.arange(rows) * 7 % 11)
     wide = to((torch.arange(rows) * 7919 % 23 - 11) << 33)
-    yield "order of int64", lambda: order.order_keys(wide)
-    yield "order of int32", lambda: order.order_keys((ids - 5).int())
-    yield "counts", lambda: order.count_ids(ids, 11)
-    yield "running sums", lambda: order.running_sum(ids)
+    yield "order of int64", lambda: order.key_order(wide)
+    yield "order of int32", lambda: order.key_order((ids - 5).int())
+    yield "counts", lambda: order.id_counts(ids, 11)
+    yield "running sums", lambda: order.running_sums(ids)
 
 
 def _pairs(rows: int, kind: str) -> KernelMap:

@@ -2,13 +2,13 @@
 
 import torch
 
-from ..ops.order import count_ids, order_keys, running_sum
+from ..ops.order import id_counts, key_order, running_sums
 from . import _scan, _shader
 
 _SIGN = -(2**31)
 
 
-@order_keys.kernel("metal")
+@key_order.kernel("metal")
 def _order(keys: torch.Tensor) -> torch.Tensor:
     keys = keys.contiguous()
     _shader.rows_fit("keys", keys.numel())
@@ -20,14 +20,14 @@ def _order(keys: torch.Tensor) -> torch.Tensor:
     return low[high.long()].long()
 
 
-@count_ids.kernel("metal")
+@id_counts.kernel("metal")
 def _count(ids: torch.Tensor, num: int) -> torch.Tensor:
     _shader.rows_fit("ids", ids.numel())
     ordered, _ = _scan.sort(ids.int().contiguous(), num.bit_length())
     return _scan.bounds(ordered, num).diff().long()
 
 
-@running_sum.kernel("metal")
+@running_sums.kernel("metal")
 def _running(counts: torch.Tensor) -> torch.Tensor:
     sums = torch.zeros(counts.numel() + 1, dtype=torch.int32, device=counts.device)
     sums[:-1] = counts

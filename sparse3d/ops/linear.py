@@ -16,16 +16,22 @@ from typing import Any
 import torch
 
 from .._registry import Op
+from .conv import _accumulator, _matmul
 
 __all__ = ["linear"]
 
 
+def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    wide = _accumulator(left.dtype)
+    return _matmul(left.to(wide), right.to(wide)).to(left.dtype)
+
+
 def _rows_reference(rows: torch.Tensor, weight: torch.Tensor, transposed: bool) -> torch.Tensor:
-    return rows @ (weight if transposed else weight.t())
+    return _product(rows, weight if transposed else weight.t())
 
 
 def _weight_reference(rows: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
-    return grad.t() @ rows
+    return _product(grad.t(), rows)
 
 
 linear_rows = Op(

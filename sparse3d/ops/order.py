@@ -6,7 +6,7 @@
 
 *Shapes.* One axis, int32 or int64; results are int64. *Limits.* On Apple GPUs rows and sums are
 below 2^31. *Empty.* Empty results, or zeros. *Gradient.* None. *Why.* PyTorch's own sort, bincount
-and cumsum are wrong or slow on some versions of macOS.
+and cumsum are wrong or slow on some versions of macOS; elsewhere these are PyTorch's.
 """
 
 from __future__ import annotations
@@ -34,10 +34,36 @@ def _long_like(keys: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(keys, dtype=torch.int64)
 
 
-order_keys = Op("order_keys(Tensor keys) -> Tensor", reference=_order_reference, fake=_long_like)
-count_ids = Op(
-    "count_ids(Tensor ids, SymInt num) -> Tensor",
+key_order = Op("key_order(Tensor keys) -> Tensor", reference=_order_reference, fake=_long_like)
+id_counts = Op(
+    "id_counts(Tensor ids, SymInt num) -> Tensor",
     reference=_count_reference,
     fake=lambda ids, num: ids.new_empty(num, dtype=torch.int64),
 )
-running_sum = Op("running_sum(Tensor counts) -> Tensor", reference=_sum_reference, fake=_long_like)
+running_sums = Op(
+    "running_sums(Tensor counts) -> Tensor", reference=_sum_reference, fake=_long_like
+)
+
+
+def order_keys(keys: torch.Tensor) -> torch.Tensor:
+    """Positions [N] that sort the keys [N], stable."""
+    if not key_order.has_kernel(keys.device):
+        return _order_reference(keys)
+    order: torch.Tensor = key_order(keys)
+    return order
+
+
+def count_ids(ids: torch.Tensor, num: int) -> torch.Tensor:
+    """How often each number below `num` occurs; ids [N] are trusted to be in [0, num)."""
+    if not id_counts.has_kernel(ids.device):
+        return _count_reference(ids, num)
+    counts: torch.Tensor = id_counts(ids, num)
+    return counts
+
+
+def running_sum(counts: torch.Tensor) -> torch.Tensor:
+    """Sums of the counts [N] up to and with each."""
+    if not running_sums.has_kernel(counts.device):
+        return _sum_reference(counts)
+    sums: torch.Tensor = running_sums(counts)
+    return sums

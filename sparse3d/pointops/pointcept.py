@@ -185,5 +185,4 @@ def batch2offset(batch: torch.Tensor) -> torch.Tensor:
     """Sorted batch vector -> inclusive ends, int32."""
     pointer("batch", len(tensor("batch", batch)), batch, None, batch.device)
     counts = count_ids(batch, int(batch[-1]) + 1 if len(batch) else 0)
-    ends: torch.Tensor = running_sum(counts)
-    return ends.int()
+    return running_sum(counts).int()

@@ -164,6 +164,8 @@ class _Dispatch(TorchDispatchMode):
                 return value
             if id(value) in owners:
                 return owners[id(value)]
+            if on_gpu and value.dtype == torch.float64:
+                self._found(name, "there is no float64")
             return Pretend(value) if on_gpu else value
 
         return tree_map(wrap, results)

@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from sparse3d import _registry
-from sparse3d.ops.order import count_ids, order_keys, running_sum
+from sparse3d.ops.order import (
+    count_ids,
+    id_counts,
+    key_order,
+    order_keys,
+    running_sum,
+    running_sums,
+)
 
 SIZES = (0, 1, 31, 32, 33, 1023, 1025, 3000)
 
@@ -44,5 +51,5 @@ def test_counts_and_sums(backend: str, size: int, dtype: torch.dtype) -> None:
 
 def test_shapes_of_the_fakes() -> None:
     keys = torch.randint(0, 9, (12,))
-    for op, arguments in ((order_keys, (keys,)), (count_ids, (keys, 9)), (running_sum, (keys,))):
+    for op, arguments in ((key_order, (keys,)), (id_counts, (keys, 9)), (running_sums, (keys,))):
         torch.library.opcheck(op.overload, arguments)

@@ -23,7 +23,7 @@ __all__ = ["linear"]
 
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     wide = _accumulator(left.dtype)
-    return _matmul(left.to(wide), right.to(wide)).to(left.dtype)
+    return _matmul(left.to(wide), right.to(wide)).to(left.dtype).contiguous()
 
 
 def _rows_reference(rows: torch.Tensor, weight: torch.Tensor, transposed: bool) -> torch.Tensor:

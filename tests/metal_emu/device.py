@@ -40,8 +40,8 @@ class Options:
     """How a launch is run.
 
     `seed` moves on with every launch, so that no two schedules are alike. `schedules` says under
-    how many a launch of one group's size at most runs, from the same memory: all must leave the
-    same bytes, but those of the kernels in `ORDER_SHOWS`. `max_threads` is the largest group that
+    how many a launch runs, from the same memory: all must leave the same bytes, but those of the
+    kernels in `ORDER_SHOWS`. `max_threads` is the largest group that
     the device says it runs, of any kernel. `meter` counts bytes."""
 
     seed: int = 0
@@ -206,8 +206,6 @@ class Kernel:
     def _run(self, held: list[_Argument], grid: list[int], group: list[int]) -> str:
         """Runs the dispatch under every schedule asked for; the text of all faults."""
         name, schedules = self._source.name, self._library.options.schedules
-        if np.prod(grid) > MAX_THREADS:
-            schedules = 1
         before = [a.memory.copy() for a in held] if schedules > 1 else []
         faults, first = "", None
         for count in range(schedules):

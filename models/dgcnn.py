@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from sparse3d.nn import Linear
 from sparse3d.pointops import group, knn
 
 __all__ = ["DGCNN", "DGCNNSegmenter"]
@@ -84,15 +85,15 @@ class DGCNN(nn.Module):
         super().__init__()
         self.trunk = _Trunk(channels, ((64,), (64,), (128,), (256,)), 1024, k)
         self.head = nn.Sequential(
-            nn.Linear(2048, 512, bias=False),
+            Linear(2048, 512, bias=False),
             nn.BatchNorm1d(512),
             nn.LeakyReLU(0.2),
             nn.Dropout(0.5),
-            nn.Linear(512, 256),
+            Linear(512, 256),
             nn.BatchNorm1d(256),
             nn.LeakyReLU(0.2),
             nn.Dropout(0.5),
-            nn.Linear(256, classes),
+            Linear(256, classes),
         )
 
     def forward(self, points: torch.Tensor) -> torch.Tensor:

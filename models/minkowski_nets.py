@@ -262,7 +262,7 @@ class MinkowskiResNet(nn.Module):
             nn.Dropout(), _conv(width, width, 3, 3), _InstanceNorm(width), nn.GELU()
         )
         self.glob_pool = spnn.SparseGlobalMaxPool()
-        self.final = nn.Linear(width, out_channels)
+        self.final = spnn.Linear(width, out_channels)
 
     @classmethod
     def named(cls, name: str, in_channels: int, out_channels: int) -> MinkowskiResNet:
@@ -301,7 +301,7 @@ def _field_network(in_channels: int, width: int) -> nn.Sequential:
         return spnn.SparseBatchNorm(width)
 
     first = [_Sinusoidal(in_channels, width), norm(), nn.ReLU(inplace=True)]
-    return nn.Sequential(*first, nn.Linear(width, width), norm(), nn.ReLU(inplace=True))
+    return nn.Sequential(*first, spnn.Linear(width, width), norm(), nn.ReLU(inplace=True))
 
 
 class MinkowskiFieldNet(MinkowskiResNet):

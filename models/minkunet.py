@@ -17,6 +17,7 @@ from torch import nn
 
 import sparse3d.nn as spnn
 from sparse3d import SparseConvTensor, devoxelize
+from sparse3d.nn import Linear
 
 __all__ = ["MinkUNet", "scaled_widths"]
 
@@ -149,7 +150,7 @@ class MinkUNet(nn.Module):
             pair = nn.ModuleList([up, spnn.SparseSequential(*blocks)])
             self.add_module(f"up{stage}", pair)
         read = widths[8] if head == "v1" else widths[4] + widths[6] + widths[8]
-        self.classifier = nn.Sequential(nn.Linear(read, num_classes))
+        self.classifier = nn.Sequential(Linear(read, num_classes))
 
     def forward(self, x: SparseConvTensor, points: torch.Tensor | None = None) -> torch.Tensor:
         """Logits of every voxel, or of points.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from sparse3d.nn import Linear
 from sparse3d.pointops import chamfer_distance, furthest_point_sample, gather, group, knn
 
 __all__ = ["Grouping", "PointMAE"]
@@ -66,7 +67,7 @@ class _PatchEncoder(nn.Module):
 
 
 def _position(width: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(3, 128), nn.GELU(), nn.Linear(128, width))
+    return nn.Sequential(Linear(3, 128), nn.GELU(), Linear(128, width))
 
 
 def _blocks(width: int, depth: int, heads: int) -> nn.TransformerEncoder:
@@ -110,7 +111,7 @@ class PointMAE(nn.Module):
         self.decoder = _blocks(width, decoder_depth, heads)
         self.mask_token = nn.Parameter(torch.zeros(width))
         nn.init.trunc_normal_(self.mask_token, std=0.02)
-        self.restore = nn.Linear(width, 3 * size)
+        self.restore = Linear(width, 3 * size)
 
     def encode(self, xyz: torch.Tensor) -> torch.Tensor:
         """(B, N, 3) -> tokens (B, G, width) of all patches, none masked."""
@@ -123,7 +124,7 @@ class PointMAE(nn.Module):
         """(B, N, 3) -> the loss of restoring masked patches, drawn anew at each call."""
         patches, centres = self.grouping(xyz)
         batch, groups, size, _ = patches.shape
-        order = torch.rand(batch, groups, device=xyz.device).argsort(dim=1)
+        order = torch.rand(batch, groups).argsort(dim=1).to(xyz.device)
         hidden, seen = order[:, : self.masked], order[:, self.masked :]
 
         def pick(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from sparse3d.nn import Linear
+from sparse3d.ops.segment import reduce_segments, take_rows
 from sparse3d.pointops import pointcept
 
 __all__ = ["PointTransformerSeg"]
@@ -36,19 +38,19 @@ class PointTransformerLayer(nn.Module):
         super().__init__()
         self.share_planes, self.nsample = share_planes, nsample
         shared = out_planes // share_planes
-        self.linear_q = nn.Linear(in_planes, out_planes)
-        self.linear_k = nn.Linear(in_planes, out_planes)
-        self.linear_v = nn.Linear(in_planes, out_planes)
+        self.linear_q = Linear(in_planes, out_planes)
+        self.linear_k = Linear(in_planes, out_planes)
+        self.linear_v = Linear(in_planes, out_planes)
         self.linear_p = nn.Sequential(
-            nn.Linear(3, 3), ChannelNorm(3), nn.ReLU(), nn.Linear(3, out_planes)
+            Linear(3, 3), ChannelNorm(3), nn.ReLU(), Linear(3, out_planes)
         )
         self.linear_w = nn.Sequential(
             ChannelNorm(out_planes),
             nn.ReLU(),
-            nn.Linear(out_planes, shared),
+            Linear(out_planes, shared),
             ChannelNorm(shared),
             nn.ReLU(),
-            nn.Linear(shared, shared),
+            Linear(shared, shared),
         )
 
     def forward(self, cloud: Cloud) -> torch.Tensor:
@@ -73,7 +75,7 @@ class TransitionDown(nn.Module):
     def __init__(self, in_planes: int, out_planes: int, stride: int, nsample: int) -> None:
         super().__init__()
         self.stride, self.nsample = stride, nsample
-        self.linear = nn.Linear(in_planes + (3 if stride > 1 else 0), out_planes, bias=False)
+        self.linear = Linear(in_planes + (3 if stride > 1 else 0), out_planes, bias=False)
         self.bn = nn.BatchNorm1d(out_planes)
 
     def forward(self, cloud: Cloud) -> Cloud:
@@ -101,15 +103,15 @@ class TransitionUp(nn.Module):
         super().__init__()
         if out_planes is None:
             self.linear1 = nn.Sequential(
-                nn.Linear(2 * in_planes, in_planes), nn.BatchNorm1d(in_planes), nn.ReLU()
+                Linear(2 * in_planes, in_planes), nn.BatchNorm1d(in_planes), nn.ReLU()
             )
-            self.linear2 = nn.Sequential(nn.Linear(in_planes, in_planes), nn.ReLU())
+            self.linear2 = nn.Sequential(Linear(in_planes, in_planes), nn.ReLU())
         else:
             self.linear1 = nn.Sequential(
-                nn.Linear(out_planes, out_planes), nn.BatchNorm1d(out_planes), nn.ReLU()
+                Linear(out_planes, out_planes), nn.BatchNorm1d(out_planes), nn.ReLU()
             )
             self.linear2 = nn.Sequential(
-                nn.Linear(in_planes, out_planes), nn.BatchNorm1d(out_planes), nn.ReLU()
+                Linear(in_planes, out_planes), nn.BatchNorm1d(out_planes), nn.ReLU()
             )
 
     def forward(self, fine: Cloud, coarse: Cloud | None = None) -> torch.Tensor:
@@ -121,10 +123,8 @@ class TransitionUp(nn.Module):
             out: torch.Tensor = self.linear1(features) + moved
             return out
         ids = pointcept.offset2batch(offset)
-        counts = torch.bincount(ids, minlength=len(offset)).clamp_min(1)[:, None]
-        total = features.new_zeros((len(offset), features.shape[1])).index_add(0, ids, features)
-        mean = self.linear2(total / counts)
-        joined: torch.Tensor = self.linear1(torch.cat([features, mean[ids]], 1))
+        mean = self.linear2(reduce_segments(features, ids, len(offset), "mean"))
+        joined: torch.Tensor = self.linear1(torch.cat([features, take_rows(mean, ids)], 1))
         return joined
 
 
@@ -133,11 +133,11 @@ class Bottleneck(nn.Module):
 
     def __init__(self, planes: int, share_planes: int, nsample: int) -> None:
         super().__init__()
-        self.linear1 = nn.Linear(planes, planes, bias=False)
+        self.linear1 = Linear(planes, planes, bias=False)
         self.bn1 = nn.BatchNorm1d(planes)
         self.transformer = PointTransformerLayer(planes, planes, share_planes, nsample)
         self.bn2 = nn.BatchNorm1d(planes)
-        self.linear3 = nn.Linear(planes, planes, bias=False)
+        self.linear3 = Linear(planes, planes, bias=False)
         self.bn3 = nn.BatchNorm1d(planes)
 
     def forward(self, cloud: Cloud) -> Cloud:
@@ -193,10 +193,10 @@ class PointTransformerSeg(nn.Module):
             block = Bottleneck(width, share_planes, nsample[level])
             self.add_module(f"dec{level + 1}", nn.Sequential(up, block))
         self.cls = nn.Sequential(
-            nn.Linear(planes[0], planes[0]),
+            Linear(planes[0], planes[0]),
             nn.BatchNorm1d(planes[0]),
             nn.ReLU(),
-            nn.Linear(planes[0], num_classes),
+            Linear(planes[0], num_classes),
         )
 
     def forward(

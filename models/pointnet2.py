@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from sparse3d.nn import Linear
 from sparse3d.pointops import (
     ball_query,
     furthest_point_sample,
@@ -155,15 +156,15 @@ class PointNet2Classifier(nn.Module):
         super().__init__()
         self.levels = nn.ModuleList(_encoder(channels, msg, points))
         self.head = nn.Sequential(
-            nn.Linear(1024, 512, bias=False),
+            Linear(1024, 512, bias=False),
             nn.BatchNorm1d(512),
             nn.ReLU(),
             nn.Dropout(0.4),
-            nn.Linear(512, 256, bias=False),
+            Linear(512, 256, bias=False),
             nn.BatchNorm1d(256),
             nn.ReLU(),
             nn.Dropout(0.4),
-            nn.Linear(256, classes),
+            Linear(256, classes),
         )
 
     def forward(self, xyz: torch.Tensor, features: torch.Tensor | None = None) -> torch.Tensor:

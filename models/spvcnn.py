@@ -14,6 +14,7 @@ from torch import nn
 from sparse3d import SparseConvTensor, devoxelize, voxelize
 from sparse3d.models._blocks import joined
 from sparse3d.models.minkunet import MinkUNet, scaled_widths
+from sparse3d.nn import Linear
 from sparse3d.ops.coordinates import lookup
 from sparse3d.ops.segment import reduce_segments
 
@@ -44,7 +45,7 @@ class SPVCNN(MinkUNet):
         self.scale = pres / vres
         pairs = ((widths[0], widths[4]), (widths[4], widths[6]), (widths[6], widths[8]))
         self.point_transforms = nn.ModuleList(
-            nn.Sequential(nn.Linear(a, b), nn.BatchNorm1d(b), nn.ReLU(True)) for a, b in pairs
+            nn.Sequential(Linear(a, b), nn.BatchNorm1d(b), nn.ReLU(True)) for a, b in pairs
         )
         self.dropout = nn.Dropout(0.3)
 

@@ -184,6 +184,14 @@ class Op:
 
         return attach
 
+    def has_kernel(self, device: torch.device) -> bool:
+        """Whether calls for tensors on `device` go to a backend that has a kernel. For operators
+        that stand beside one of PyTorch's, which is as good elsewhere."""
+        backend = backend_for(device)
+        if backend == "reference" or load(backend) is not None:
+            return False
+        return backend in self.kernels
+
     def gradient(self, backward: Callable[..., Any], setup_context: Callable[..., None]) -> None:
         """Attach the gradient, written with other operators so that second derivatives exist.
 

@@ -19,7 +19,18 @@ import sparse3d
 from sparse3d import _registry, pointops
 from sparse3d.geometry import Geometry
 from sparse3d.kernel_map import Coordinates, KernelMap
-from sparse3d.ops import conv, coordinates, dense, kernel_map, norm, pool, segment, voxelize
+from sparse3d.ops import (
+    conv,
+    coordinates,
+    dense,
+    kernel_map,
+    linear,
+    norm,
+    order,
+    pool,
+    segment,
+    voxelize,
+)
 
 __all__ = ["Report", "main", "run"]
 
@@ -98,6 +109,15 @@ def _map_cases(rows: int, to: To) -> Iterator[tuple[str, Call]]:
     yield "floor", lambda: floor(coords, table(coords), two, two, zero, one)
 
 
+def _order_cases(rows: int, to: To) -> Iterator[tuple[str, Call]]:
+    ids = to(torch.arange(rows) * 7 % 11)
+    wide = to((torch.arange(rows) * 7919 % 23 - 11) << 33)
+    yield "order of int64", lambda: order.key_order(wide)
+    yield "order of int32", lambda: order.key_order((ids - 5).int())
+    yield "counts", lambda: order.id_counts(ids, 11)
+    yield "running sums", lambda: order.running_sums(ids)
+
+
 def _pairs(rows: int, kind: str) -> KernelMap:
     sites = Coordinates(_cloud(rows, rows), None, 2)
     with _registry.force("reference"):
@@ -169,6 +189,9 @@ def _point_cases(rows: int, dtype: torch.dtype, to: To) -> Iterator[tuple[str, C
     odd = values.clone()
     odd[:1, :2], odd[1:2, :2] = float("nan"), float("inf")  # fast math has no rules for these
     yield "segment max of NaN", lambda: segment.segment_max(odd, ids, 11)
+    matrix = to(_values(8, 7, 5, dtype=dtype))
+    yield "linear", lambda: linear.linear_rows(values, matrix, False)
+    yield "linear weight gradient", lambda: linear.linear_weight_grad(values, up)
     scale, mean = to(_values(5, 5)), values.float().sum(0) / max(rows, 1)
     var = ((values.float() - mean) ** 2).sum(0) / max(rows, 1)
     yield "batch norm", lambda: norm.batch_norm_train(values, scale, scale, 1e-3)
@@ -193,6 +216,8 @@ def _cloud_cases(rows: int, to: To) -> Iterator[tuple[str, Call]]:
 
 def _cases(rows: int, dtypes: list[torch.dtype], to: To) -> Iterator[tuple[str, Call, float]]:
     for name, call in _map_cases(rows, to):
+        yield f"{name}, {rows} rows", call, 0.0
+    for name, call in _order_cases(rows, to):
         yield f"{name}, {rows} rows", call, 0.0
     shapes = CHANNELS if rows == SIZES[-1] else CHANNELS[1:2]
     for dtype in dtypes:

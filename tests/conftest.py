@@ -40,16 +40,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _fits_the_harness(params: dict[str, Any]) -> bool:
     """Whether a Metal test is small enough to be emulated on every run; the others are nightly."""
-    case, size = params.get("case"), params.get("size")
-    if case is not None:
-        few = {"1d_k5s3p1", "2d_k4s2p1", "3d_subm_k3", "3d_k3s2p1"}
-        clouds = {"empty", "one", "interleaved", "duplicates"}
-        return case.geometry.name in few and case.cloud in clouds
+    size = params.get("size")
     if "shape" in params:  # point clouds: one full of ties, one of boxes far apart
         return params["shape"] in ("lattice", "clustered") and params.get("scale", 1.0) == 1.0
     if size is not None and not isinstance(size, int):
         return bool(size.name != "wide")
-    return params.get("ndim", 3) == 3 and "examples" not in params
+    return "examples" not in params
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -14,11 +14,11 @@ def attach() -> None:
 
     _shader.require()
     attach_shared()
-    from . import conv  # noqa: F401
+    from . import conv, linear, order  # noqa: F401
 
 
 def attach_shared() -> None:
-    """Attach the kernels that NVIDIA GPUs run as they are: all but the convolution."""
+    """Attach the kernels that NVIDIA GPUs run as they are: the others have better ones there."""
     from . import (  # noqa: F401  (each module attaches its own)
         ball_query,
         coordinates,

@@ -215,7 +215,7 @@ def launcher(device_type: str) -> Launcher:
 
 def require() -> None:
     """Raises BackendUnavailable where nothing can compile and run Metal."""
-    if "cpu" in _launchers:
+    if _launchers.keys() & {"cpu", "mps"}:
         return
     if not hasattr(torch.mps, "compile_shader"):
         raise BackendUnavailable(

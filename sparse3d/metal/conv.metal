@@ -432,8 +432,9 @@ kernel void sp_conv_finish(device const SP_ELEM* feats [[buffer(0)]],
                 const uint column = n0 + sg % SP_SGN * 16 + 8 * j + lane.column[n];
                 if (column >= l.width) continue;
                 const ulong at = ulong(first + row + lane.row[n]) * channels + g * l.width + column;
-                float y = product.m[i][j].thread_elements()[n] + sums[at];
-                if (mirrored) y += sums[ulong(rows) * channels + at];
+                float y = product.m[i][j].thread_elements()[n];
+                if (!mirrored || l.taps > 1) y += sums[at];
+                if (mirrored && l.taps > 1) y += sums[ulong(rows) * channels + at];
                 if (l.flags & sp_has_residual) y += float(residual[at]);
                 if (l.flags & sp_has_bias) y += bias[g * l.width + column];
                 out[at] = SP_ELEM(sp_activate(y, l.flags, alpha));

@@ -152,11 +152,10 @@ def _by_taps(
 ) -> None:
     """Weight-stationary: a launch for each tap and its mirror; a mirrored centre has no gather."""
     src, dst, splits = pairs
-    flags, bias, residual = epilogue.arguments(rows)
     kernels, size = _kernels(layer, rows, "sp_conv_tap")
     columns, height = _grid(layer, kernels)
     bounds, count = splits.tolist(), out.shape[0]
-    shape = [layer.depth, layer.width, layer.taps, layer.groups, flags, 0]
+    shape = [layer.depth, layer.width, layer.taps, layer.groups, 0, 0]
     sums = torch.zeros((1 + mirrored) * out.numel(), dtype=torch.float32, device=out.device)
     turns = [[t] for t in range(layer.taps)]
     if mirrored:
@@ -169,10 +168,25 @@ def _by_taps(
             arguments = (rows, weight, src, dst, sums, shape + ranges, count)
             grid = (columns, last - first, len(turn))
             _shader.groups(kernels, "sp_conv_tap", *arguments, count=grid, size=size)
+    _finish(rows, weight, sums, mirrored, layer, epilogue, out)
+
+
+def _finish(
+    rows: torch.Tensor,
+    weight: torch.Tensor,
+    sums: torch.Tensor,
+    mirrored: bool,
+    layer: _Layer,
+    epilogue: _Epilogue,
+    out: torch.Tensor,
+) -> None:
+    """The sums of all taps, a mirrored centre's product and the epilogue; of a single tap, which
+    is its own mirror, no sums are read."""
+    flags, bias, residual = epilogue.arguments(rows)
     kernels, size = _kernels(layer, rows, "sp_conv_finish")
-    columns, height = _grid(layer, kernels)
+    (columns, height), count = _grid(layer, kernels), out.shape[0]
     for first, last in _shader.spans(-(-count // height), height * layer.macs):
-        shape[-1] = first
+        shape = [layer.depth, layer.width, layer.taps, layer.groups, flags, first]
         lists = (sums, bias, residual, out, shape, epilogue.alpha, count, int(mirrored))
         across = (columns, last - first)
         _shader.groups(kernels, "sp_conv_finish", rows, weight, *lists, count=across, size=size)
@@ -231,6 +245,19 @@ def run(
     else:
         _by_tiles(rows, weight, made, layer, epilogue, out)
     return out
+
+
+def one_tap(rows: torch.Tensor, weight: torch.Tensor, *, backward: bool) -> torch.Tensor:
+    """Every row times a weight [C_out, 1, C_in], or times it transposed."""
+    inner, outer = weight.shape[2], weight.shape[0]
+    layer = _Layer(*((outer, inner) if backward else (inner, outer)), 1, 1, backward)
+    out = torch.empty((rows.shape[0], layer.width), dtype=rows.dtype, device=rows.device)
+    if out.numel() and layer.depth:
+        rows, weight = _shader.packed(rows), _shader.packed(weight)
+        nothing = torch.zeros(1, dtype=torch.float32, device=rows.device)
+        _finish(rows, weight, nothing, True, layer, _Epilogue(), out)
+        return out
+    return out.zero_()
 
 
 def _no_pairs(out: torch.Tensor, epilogue: _Epilogue) -> torch.Tensor:
@@ -304,7 +331,7 @@ def _fused(
 
 
 @conv_weight_grad.kernel("metal", when=_takes)
-def _weight_grad(
+def weight_grad(
     features: torch.Tensor,
     grad: torch.Tensor,
     src: torch.Tensor,
@@ -314,6 +341,7 @@ def _weight_grad(
     grad_plan: list[torch.Tensor],
     groups: int,
 ) -> torch.Tensor:
+    """Sums of products of rows over the pairs of each tap."""
     taps, channels = splits.numel() - 1, grad.shape[1]
     inner = features.shape[1] // groups
     out = torch.zeros((channels, taps, inner), dtype=torch.float32, device=features.device)

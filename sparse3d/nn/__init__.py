@@ -44,6 +44,7 @@ from .conv import (
 )
 from .core import ConvAlgo
 from .identity import Identity
+from .linear import Linear
 from .modules import (
     RemoveGrid,
     SparseBatchNorm,
@@ -78,6 +79,7 @@ __all__ = [
     "ConvAlgo",
     "Identity",
     "JoinTable",
+    "Linear",
     "RemoveGrid",
     "SparseAvgPool1d",
     "SparseAvgPool2d",

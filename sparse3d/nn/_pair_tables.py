@@ -13,6 +13,7 @@ import torch
 from .. import _check
 from ..geometry import Geometry
 from ..kernel_map import KernelMap
+from ..ops.order import count_ids, order_keys
 
 __all__ = ["map_from_neighbours", "map_from_pairs", "neighbour_table", "pair_table"]
 
@@ -21,8 +22,8 @@ def _made(
     tap: torch.Tensor, src: torch.Tensor, dst: torch.Tensor, taps: int, num_in: int, num_out: int
 ) -> KernelMap:
     """A map of loose pairs: sorted by tap, then dst; sites are unknown, so they have no columns."""
-    order = torch.argsort(tap * max(num_out, 1) + dst, stable=True)
-    counts = torch.bincount(tap, minlength=taps).cpu()
+    order = order_keys(tap * max(num_out, 1) + dst)
+    counts = count_ids(tap, taps).cpu()
     splits = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     no_columns = {"dtype": torch.int32, "device": src.device}
     return KernelMap(

@@ -15,6 +15,7 @@ from .. import _check
 from ..geometry import Geometry, output_shape, submanifold_padding, transposed_output_shape
 from ..kernel_map import Coordinates, KernelMap
 from ..ops.conv import conv
+from ..ops.order import count_ids, order_keys, running_sum
 from ..ops.pool import max_pool, mean_pool
 from ._convolution import activate, activation_name
 from ._pair_tables import (
@@ -222,7 +223,7 @@ def get_indice_pairs_implicit_gemm(
 def _masked_order(table: torch.Tensor, do_sort: bool) -> tuple[torch.Tensor, torch.Tensor]:
     mask = occupancy(table)
     rows = torch.arange(len(mask), device=mask.device)
-    order = torch.argsort(mask[:, 0], stable=True) if do_sort else rows
+    order = order_keys(mask[:, 0]) if do_sort else rows
     return mask, order.int()
 
 
@@ -469,10 +470,9 @@ def global_pool_rearrange(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows of each sample: int32 [B, N], the first `counts[b]` of a line are valid."""
     batch = _check.coordinates("coords", coords)[:, 0].long()
-    counts = torch.bincount(batch, minlength=batch_size)
-    order = torch.argsort(batch, stable=True)
+    counts, order = count_ids(batch, batch_size), order_keys(batch)
     place = torch.arange(len(order), device=order.device)
     out = coords.new_full((batch_size, len(coords)), -1)
     owner = batch[order]
-    out[owner, place - (counts.cumsum(0) - counts)[owner]] = order.int()
+    out[owner, place - (running_sum(counts) - counts)[owner]] = order.int()
     return out, counts.int()

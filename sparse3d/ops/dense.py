@@ -20,6 +20,7 @@ import torch
 from .. import _check
 from .._registry import Op
 from .coordinates import coordinate_unique
+from .segment import take_rows
 
 __all__ = ["from_dense", "to_dense"]
 
@@ -117,7 +118,7 @@ def to_dense(
     _check.indices_in_grid(coords, spatial_shape, batch_size)
     first, _ = coordinate_unique(coords)
     if len(first) != len(coords):
-        features, coords = features.index_select(0, first), coords.index_select(0, first)
+        features, coords = take_rows(features, first), coords[first]
     return cast(
         torch.Tensor, dense_scatter(features.contiguous(), coords, batch_size, list(spatial_shape))
     )

@@ -83,7 +83,7 @@ def _sum_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _sum_gradient(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
     (ids,) = ctx.saved_tensors
-    return grad.index_select(0, ids), None, None
+    return take_rows(grad, ids), None, None
 
 
 def _max_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -103,6 +103,27 @@ def _max_gradient(ctx: Any, grad: torch.Tensor, _: Any) -> tuple[Any, ...]:
 
 segment_sum.gradient(_sum_gradient, _sum_setup)
 segment_max.gradient(_max_gradient, _max_setup)
+
+
+class _TakeRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(ids)
+        ctx.shape = values.shape
+        return values[ids]
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        (ids,), (rows, *rest) = ctx.saved_tensors, ctx.shape
+        flat = grad.reshape(ids.numel(), -1).contiguous()
+        return segment_sum(flat, ids.reshape(-1), rows).reshape(rows, *rest), None
+
+
+def take_rows(values: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """`values[ids]` for int64 ids of any shape, whose gradient is a segment sum: the same bytes
+    every time, which torch's index does not promise on GPUs."""
+    taken: torch.Tensor = _TakeRows.apply(values, ids)  # type: ignore[no-untyped-call]
+    return taken
 
 
 def reduce_segments(

@@ -25,7 +25,8 @@ from .. import _check
 from .._registry import Op
 from .conv import _accumulator
 from .coordinates import coordinate_lookup, coordinate_table, coordinate_unique
-from .segment import reduce_segments, segment_sum
+from .order import count_ids, order_keys, running_sum
+from .segment import reduce_segments, segment_sum, take_rows
 
 __all__ = [
     "PointGroups",
@@ -296,12 +297,12 @@ def voxelize(features: torch.Tensor, coords: torch.Tensor, reduce: str = "mean")
     if reduce not in REDUCTIONS:
         _check.fail("reduce", f"one of {REDUCTIONS}", repr(reduce))
     first, inverse = cast(tuple[torch.Tensor, torch.Tensor], coordinate_unique(coords))
-    counts = torch.bincount(inverse, minlength=len(first))
+    counts = count_ids(inverse, len(first))
     if reduce == "first":
-        merged = features.index_select(0, first)
+        merged = take_rows(features, first)
     else:
         merged = reduce_segments(features, inverse, len(first), reduce)
-    return Voxels(merged, coords.index_select(0, first), inverse, counts)
+    return Voxels(merged, coords[first], inverse, counts)
 
 
 def devoxelize(
@@ -434,10 +435,9 @@ def group_points(
     voxels = min(len(first), max_voxels)
     ids = torch.full((len(points),), -1, dtype=torch.int64, device=points.device)
     ids[inside] = torch.where(inverse < voxels, inverse, -1)
-    order = torch.argsort(inverse, stable=True)
-    counts = torch.bincount(inverse, minlength=len(first))
+    order, counts = order_keys(inverse), count_ids(inverse, len(first))
     place = torch.empty_like(order)
-    start = counts.cumsum(0) - counts
+    start = running_sum(counts) - counts
     place[order] = torch.arange(len(order), device=order.device) - start[inverse[order]]
     keep = (inverse < voxels) & (place < max_points)
     groups = points.new_zeros((voxels, max_points, points.shape[1]))

@@ -31,6 +31,7 @@ from collections.abc import Sequence
 import torch
 
 from sparse3d._check import fail, same_device
+from sparse3d.ops.order import count_ids, running_sum
 
 from . import _clouds, _inputs
 from .ball_query import search as _ball_search
@@ -217,9 +218,9 @@ def without_self(found: torch.Tensor, rows: int, k: int) -> torch.Tensor:
     loops = found[0] == found[1]
     has_loop = torch.zeros(rows, dtype=torch.bool, device=found.device)
     has_loop[found[0][loops]] = True
-    counts = torch.bincount(found[0], minlength=rows)
+    counts = count_ids(found[0], rows)
     place = torch.arange(found.shape[1], device=found.device)
-    place = place - (counts.cumsum(0) - counts)[found[0]]  # rank of an edge in its query
+    place = place - (running_sum(counts) - counts)[found[0]]  # rank of an edge in its query
     surplus = (place == k) & ~has_loop[found[0]]
     return found[:, ~(loops | surplus)]
 

@@ -27,6 +27,7 @@ import torch
 
 from sparse3d._check import fail, same_device, tensor
 from sparse3d._registry import Op
+from sparse3d.ops.order import count_ids, order_keys, running_sum
 
 from ._clouds import checked_pointer
 from ._inputs import count, index, values_known
@@ -155,8 +156,8 @@ walk = Op(
 
 
 def _rows(row: torch.Tensor, num_nodes: int) -> torch.Tensor:
-    counts = torch.bincount(row, minlength=num_nodes)
-    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    counts = count_ids(row, num_nodes)
+    return torch.cat([counts.new_zeros(1), running_sum(counts)])
 
 
 def _edges(
@@ -219,7 +220,7 @@ def graclus_cluster(
     row, col = row[kept], col[kept]
     shuffle = torch.arange(row.numel()) if weight is not None else torch.randperm(row.numel())
     shuffle = shuffle.to(row.device)
-    order = shuffle[torch.argsort(row[shuffle], stable=True)]
+    order = shuffle[order_keys(row[shuffle])]
     values = None if weight is None else weight[kept][order]
     return graclus_csr(_rows(row[order], nodes), col[order], values)
 
@@ -268,7 +269,7 @@ def random_walk(
     row, col, nodes = _edges(row, col, num_nodes, start)
     start = index("start", start, 1, nodes, pad=False)
     if coalesced:
-        order = torch.argsort(row * nodes + col, stable=True)
+        order = order_keys(row * nodes + col)
         row, col = row[order], col[order]
     elif row.numel() and bool((row[1:] < row[:-1]).any()):
         fail("row", "sorted", "a vector that decreases", "pass coalesced=True")

@@ -73,10 +73,12 @@ def grid_cluster(
     low = pos.amin(0) if start is None else corner("start", start, pos)
     high = pos.amax(0) if end is None else corner("end", end, pos)
     cells = ((high - low) / sizes).long() + 1
-    if _inputs.values_known(cells) and float(cells.double().prod()) >= 2.0**63:
+    if _inputs.values_known(cells) and float(cells.cpu().double().prod()) >= 2.0**63:
         fail("size", "large enough for a grid of fewer than 2^63 cells", cells.tolist())
-    weights = torch.cat([cells.new_ones(1), cells.cumprod(0)[:-1]])
-    return (((pos - low) / sizes).long() * weights).sum(1)
+    weights = [torch.ones_like(cells[0])]
+    for length in cells[:-1].unbind():
+        weights.append(weights[-1] * length)
+    return (((pos - low) / sizes).long() * torch.stack(weights)).sum(1)
 
 
 def _check_batch(batch: torch.Tensor, pos: torch.Tensor) -> None:

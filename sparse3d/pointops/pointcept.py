@@ -26,6 +26,8 @@ from __future__ import annotations
 import torch
 
 from sparse3d._check import fail, same_device, tensor
+from sparse3d.ops.order import count_ids, running_sum
+from sparse3d.ops.segment import take_rows
 
 from . import _inputs
 from ._clouds import checked_pointer, flat, pointer, whole_numbers
@@ -99,7 +101,9 @@ def rows_at(values: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
         return values.new_zeros((*idx.shape, *values.shape[1:]))
     index = idx.long()
     valid = (index >= 0).reshape(*idx.shape, *[1] * (values.ndim - 1))
-    return torch.where(valid, values[index.clamp_min(0)], 0)
+    near = index.clamp_min(0)
+    taken = take_rows(values, near) if values.is_floating_point() else values[near]
+    return torch.where(valid, taken, 0)
 
 
 def grouping(
@@ -180,4 +184,5 @@ def offset2batch(offset: torch.Tensor) -> torch.Tensor:
 def batch2offset(batch: torch.Tensor) -> torch.Tensor:
     """Sorted batch vector -> inclusive ends, int32."""
     pointer("batch", len(tensor("batch", batch)), batch, None, batch.device)
-    return torch.bincount(batch).cumsum(0).int()
+    counts = count_ids(batch, int(batch[-1]) + 1 if len(batch) else 0)
+    return running_sum(counts).int()

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 import torch
 
 from sparse3d._check import fail, fail_type, same_device, tensor
+from sparse3d.ops.order import count_ids
 from sparse3d.ops.segment import segment_max, segment_sum
 
 from ._inputs import count, values_known
@@ -138,7 +139,7 @@ def scatter_mean(
     """Mean of the entries of each segment; arguments as `scatter_sum`."""
     layout, dim = lay_out(src, index, dim, dim_size)
     total = _sum(layout.rows(src, dim), layout)
-    counts = torch.bincount(layout.ids, minlength=layout.num).clamp_min(1)[:, None]
+    counts = count_ids(layout.ids, layout.num).clamp_min(1)[:, None]
     if src.is_floating_point():
         mean = total / counts.to(total.dtype)
     else:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 
 from sparse3d._check import fail
+from sparse3d.ops.order import count_ids, order_keys, running_sum
 
 from . import _clouds, _inputs
 from .grid import Bound, axis_values, corner
@@ -97,14 +98,14 @@ def voxelize(
         fail("size", "large enough for cell numbers below 2^31", sizes.tolist())
     keys = torch.cat([ids[:, None], cells.long()], 1)
     voxels, inverse = torch.unique(keys, dim=0, return_inverse=True)
-    counts = torch.bincount(inverse, minlength=voxels.shape[0])
+    counts = count_ids(inverse, voxels.shape[0])
     return Voxelization(
         voxel_coords=voxels[:, 1:],
         batch=voxels[:, 0],
         inverse=inverse,
         counts=counts,
-        point_order=torch.argsort(inverse, stable=True),
-        ptr=torch.cat([counts.new_zeros(1), counts.cumsum(0)]),
+        point_order=order_keys(inverse),
+        ptr=torch.cat([counts.new_zeros(1), running_sum(counts)]),
     )
 
 

@@ -9,7 +9,8 @@ import torch
 from .. import _check
 from ..kernel_map import Coordinates
 from ..ops.coordinates import unique
-from ..ops.segment import reduce_segments
+from ..ops.order import count_ids, order_keys
+from ..ops.segment import reduce_segments, take_rows
 from .sparse_conv_tensor import SparseConvTensor, same_sites
 
 
@@ -33,7 +34,7 @@ def _check_family(name: str, tensors: Sequence[SparseConvTensor]) -> None:
 def _union(tensors: Sequence[SparseConvTensor]) -> tuple[Coordinates, list[torch.Tensor]]:
     """Union of the sites, and each tensor's rows in it."""
     first, inverse = unique(torch.cat([x.indices for x in tensors]))
-    joined = torch.cat([x.indices for x in tensors]).index_select(0, first)
+    joined = torch.cat([x.indices for x in tensors])[first]
     union = Coordinates(joined, tensors[0].spatial_shape, tensors[0].batch_size)
     union.trust_distinct()
     return union, list(torch.split(inverse, [len(x) for x in tensors]))
@@ -101,7 +102,7 @@ def coalesce(x: SparseConvTensor, reduce: str = "sum") -> SparseConvTensor:
     """
     sites = x.sites("coalesce")
     first, inverse = unique(x.indices)
-    merged = Coordinates(x.indices.index_select(0, first), sites.spatial_shape, sites.batch_size)
+    merged = Coordinates(x.indices[first], sites.spatial_shape, sites.batch_size)
     merged.trust_distinct()
     return x.on_sites(reduce_segments(x.features, inverse, len(first), reduce), merged, {})
 
@@ -143,10 +144,10 @@ def collate(samples: Sequence[SparseConvTensor]) -> SparseConvTensor:
 def decompose(x: SparseConvTensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Features and indices of each sample in turn, rows in their order."""
     x.sites("decompose")
-    order = torch.argsort(x.indices[:, 0], stable=True)
-    features, indices = x.features.index_select(0, order), x.indices.index_select(0, order)
-    present, counts = torch.unique_consecutive(indices[:, 0], return_counts=True)
-    end, lengths = 0, dict(zip(present.tolist(), counts.tolist(), strict=True))
-    for sample in range(x.batch_size):
-        begin, end = end, end + lengths.get(sample, 0)
+    batch = x.indices[:, 0].contiguous()
+    order = order_keys(batch)
+    features, indices = take_rows(x.features, order), x.indices[order]
+    end = 0
+    for count in count_ids(batch, x.batch_size).tolist()[: x.batch_size]:
+        begin, end = end, end + count
         yield features[begin:end], indices[begin:end]

@@ -176,12 +176,31 @@ def _dense(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
     return [(random((size.rows, size.c_in), dtype), coords, 3, [24, 24, 24])]
 
 
+def _linear(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
+    rows = random((size.rows, size.c_in), dtype, 1)
+    if name == "linear_weight_grad":
+        return [(rows, random((size.rows, size.c_out), dtype, 2))]
+    weight = random((size.c_out, size.c_in), dtype, 2)
+    return [(rows, weight, False), (random((size.rows, size.c_out), dtype, 3), weight, True)]
+
+
+def _order(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
+    keys = torch.from_numpy(np.random.default_rng(7).integers(0, 9, size.rows))
+    if name == "id_counts":
+        return [(keys, 9), (keys.int(), 12)]
+    if name == "key_order":
+        return [(keys << 40,), (keys.int() - 4,)]
+    return [(keys,)]
+
+
 _MAKERS: dict[str, Callable[[str, Size, torch.dtype], list[Args]]] = {
     "conv": _conv,
     "coordinates": _coordinates,
     "dense": _dense,
     "kernel_map": _kernel_map,
+    "linear": _linear,
     "norm": _norm,
+    "order": _order,
     "pool": _pool,
     "segment": _segment,
     "voxelize": _voxelize,

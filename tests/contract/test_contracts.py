@@ -20,7 +20,8 @@ OPS = engine_ops()
 FLOATING = {
     "conv_forward", "conv_input_grad", "conv_weight_grad", "conv_fused", "pool_sum", "pool_max",
     "pool_max_grad", "segment_sum", "segment_max", "interpolate", "interpolate_grad",
-    "dense_scatter", "dense_gather", "batch_norm_train", "batch_norm_grad",
+    "dense_scatter", "dense_gather", "batch_norm_train", "batch_norm_grad", "linear_rows",
+    "linear_weight_grad",
 }  # fmt: skip
 # The gradient of a batch norm has second derivatives of its own (tests/ops/test_norm.py), none to
 # the statistics it is handed.

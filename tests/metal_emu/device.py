@@ -40,13 +40,14 @@ class Options:
     """How a launch is run.
 
     `seed` moves on with every launch, so that no two schedules are alike. `schedules` says under
-    how many a launch of one group's size at most runs, from the same memory: all must leave the
-    same bytes, but those of the kernels in `ORDER_SHOWS`. `max_threads` is the largest group that
-    the device says it runs, of any kernel."""
+    how many a launch runs, from the same memory: all must leave the same bytes, but those of the
+    kernels in `ORDER_SHOWS`. `max_threads` is the largest group that
+    the device says it runs, of any kernel. `meter` counts bytes."""
 
     seed: int = 0
     schedules: int = 1
     max_threads: int = MAX_THREADS
+    meter: bool = True
     lenient: bool = False
     spurious: bool = True
     interleave: bool = True
@@ -197,7 +198,7 @@ class Kernel:
         faults = self._run(held, *_sizes(threads, group_size, self.max_threads_per_threadgroup))
         for argument in held:
             argument.copy_back()
-        if self._library.check:
+        if self._library.check and self._library.options.meter:
             self.traffic = self._library.read_traffic(name, held)
             self._library.log.append(self.traffic)
         if faults:
@@ -206,8 +207,6 @@ class Kernel:
     def _run(self, held: list[_Argument], grid: list[int], group: list[int]) -> str:
         """Runs the dispatch under every schedule asked for; the text of all faults."""
         name, schedules = self._source.name, self._library.options.schedules
-        if np.prod(grid) > MAX_THREADS:
-            schedules = 1
         before = [a.memory.copy() for a in held] if schedules > 1 else []
         faults, first = "", None
         for count in range(schedules):
@@ -294,7 +293,7 @@ class Library:
         """Runs a dispatch and returns the text of its faults."""
         o = self.options
         self._declare(kernel, held)
-        self._c.rt_options(int(o.spurious), int(o.interleave))
+        self._c.rt_options(int(o.spurious), int(o.interleave), int(o.meter))
         triple = ctypes.c_uint64 * 3
         faults = self._c.rt_launch(
             ctypes.cast(getattr(self._c, f"emu_call_{kernel}"), ctypes.c_void_p),

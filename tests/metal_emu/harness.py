@@ -89,10 +89,11 @@ _process: list[Session] = []
 
 
 def enable(front: str | None = None, seed: int = 0, schedules: int = 1) -> Session:
-    """Installs the emulator for the rest of the process, once; the strict front end if it is
-    here."""
+    """Installs the emulator for the rest of the process, once, without the meter; the strict front
+    end if it is here."""
     if not _process:
-        session = Session(front or fronts()[0], True, Options(seed=seed, schedules=schedules))
+        options = Options(seed=seed, schedules=schedules, meter=False)
+        session = Session(front or fronts()[0], True, options)
         shader = _seam()
         shader.install("cpu", shader.MetalLauncher(session.compile, "cpu"))
         _forget()

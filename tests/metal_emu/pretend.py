@@ -31,7 +31,7 @@ class WrongOnMps(RuntimeError):
     """An operator of PyTorch was called on the GPU that must not be relied on there."""
 
 
-def _integral(tensor: Any) -> bool:
+def _integral(tensor: Any, *_: Any) -> bool:
     return isinstance(tensor, torch.Tensor) and not tensor.is_floating_point()
 
 
@@ -58,11 +58,13 @@ RULES: dict[str, tuple[Callable[..., bool], str]] = {
         ("sort", "argsort", "msort", "topk", "kthvalue", "median"),
         (_always, "wrong for int64 past 256 elements, strides ignored"),
     ),
-    **dict.fromkeys(("cumsum", "cumsum_", "cumprod"), (_integral, "depends on the version of macOS")),
+    **dict.fromkeys(("cumsum", "cumsum_", "cumprod"), (_integral, "depends on macOS")),
     **dict.fromkeys(("bincount", "histc"), (_always, "takes seconds")),
     **dict.fromkeys(
-        ("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce")
-        + ("scatter_reduce_", "index_reduce", "index_reduce_", "embedding_dense_backward"),
+        (
+            *("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce"),
+            *("scatter_reduce_", "index_reduce", "index_reduce_", "embedding_dense_backward"),
+        ),
         (_always, "float atomics: another result every time"),
     ),
     **dict.fromkeys(
@@ -132,9 +134,7 @@ class _Dispatch(TorchDispatchMode):
         super().__init__()
         self._found = found
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         flat = tree_flatten((args, kwargs))[0]
         tensors = [a for a in flat if isinstance(a, torch.Tensor)]
@@ -164,6 +164,8 @@ class _Dispatch(TorchDispatchMode):
                 return value
             if id(value) in owners:
                 return owners[id(value)]
+            if on_gpu and value.dtype == torch.float64:
+                self._found(name, "there is no float64")
             return Pretend(value) if on_gpu else value
 
         return tree_map(wrap, results)

@@ -16,7 +16,7 @@ inline void* scheduler_sp;
 // A buffer, a scalar argument or a threadgroup array.
 struct Region {
     uintptr_t low, high;
-    uint32_t granule;
+    uint32_t granule, shift;  // an element is `granule` = 1 << `shift` bytes
     bool threadgroup;
     std::string name;
     size_t first_cell;
@@ -40,7 +40,7 @@ enum Kind { kRead, kWrite, kAtomic };
 inline std::vector<Region> regions;
 inline std::vector<Cell> cells;
 inline std::vector<std::pair<uintptr_t, uintptr_t>> ignored;
-inline bool checking;
+inline bool checking, metering;
 inline uint64_t recent_reads[1 << 18];
 
 inline uint32_t group_of(const Record& r) { return r.thread >> 11; }
@@ -53,11 +53,13 @@ inline bool ordered(const Record& before, const Record& now, bool threadgroup) {
     return thread_of(before) / kSimd == thread_of(now) / kSimd && before.simd_epoch < now.simd_epoch;
 }
 
-inline Region* find_region(uintptr_t a) {
-    static size_t last;
-    if (last < regions.size() && regions[last].contains(a)) return &regions[last];
+// An instruction mostly goes to the buffer that it went to before.
+inline Region* find_region(uintptr_t a, void* pc) {
+    static uint8_t last[256];
+    uint8_t& guess = last[(uintptr_t)pc >> 2 & 255];
+    if (guess < regions.size() && regions[guess].contains(a)) return &regions[guess];
     for (size_t i = 0; i < regions.size(); ++i)
-        if (regions[i].contains(a)) return &regions[last = i];
+        if (regions[i].contains(a)) return &regions[guess = uint8_t(i)];
     return nullptr;
 }
 
@@ -88,7 +90,11 @@ inline void end_thread() {
 
 // Reports a bad access. Memory that is no argument of the kernel but belongs to the
 // library (constants, guards of statics) is let through.
-inline void out_of_bounds(uintptr_t a, size_t bytes, Kind kind, const Region* region, void* pc) {
+inline __attribute__((noinline)) void out_of_bounds(uintptr_t a,
+                                                    size_t bytes,
+                                                    Kind kind,
+                                                    const Region* region,
+                                                    void* pc) {
     for (auto& range : ignored)
         if (a >= range.first && a < range.second) return;
     if (!region)
@@ -105,7 +111,12 @@ inline void out_of_bounds(uintptr_t a, size_t bytes, Kind kind, const Region* re
     end_thread();
 }
 
-inline void report_race(const Record& other, const char* what, Kind kind, const Region& r, size_t element, void* pc) {
+inline __attribute__((noinline)) void report_race(const Record& other,
+                                                  const char* what,
+                                                  Kind kind,
+                                                  const Region& r,
+                                                  size_t element,
+                                                  void* pc) {
     fault("race" + std::to_string((uintptr_t)pc) + what + name_of(kind),
           "race: %s by thread %u of threadgroup %u, then unordered %s by thread %u of threadgroup %u, %s element %zu "
           "@pc=%p",
@@ -113,7 +124,24 @@ inline void report_race(const Record& other, const char* what, Kind kind, const 
           r.name.c_str(), element, pc);
 }
 
+inline bool same(const Record& a, const Record& b) { return memcmp(&a, &b, sizeof a) == 0; }
+
+// Whether an access adds nothing: the first to an element, or one more like the last with nobody else about.
+inline bool settled(Cell& cell, const Record& me, Kind kind) {
+    if (cell.atomic[0].thread || kind == kAtomic) return false;
+    if (kind == kRead) {
+        if (cell.write.thread && cell.write.thread != me.thread) return false;
+        if (cell.read[0].thread && !same(cell.read[0], me)) return false;
+        cell.read[0] = me;
+        return true;
+    }
+    if (cell.read[0].thread || (cell.write.thread && !same(cell.write, me))) return false;
+    cell.write = me;
+    return true;
+}
+
 inline void check_cell(Cell& cell, const Record& me, Kind kind, const Region& r, size_t element, void* pc) {
+    if (settled(cell, me, kind)) return;
     // Threadgroup memory of an earlier group is other memory.
     if (r.threadgroup && cell.write.thread && group_of(cell.write) != group_of(me)) cell = Cell();
     const Record* other = nullptr;
@@ -150,33 +178,38 @@ inline void count(Region& r, uintptr_t a, size_t bytes, Kind kind, void* pc) {
     }
 }
 
+// Most accesses are to a thread's own variables.
 inline bool checked(uintptr_t a) {
-    if (!checking || !current) return false;
-    if (a >= (uintptr_t)stacks && a < (uintptr_t)stacks + kStackBytes * (kMaxThreads + 1)) return false;
-    return a < (uintptr_t)simdgroups || a >= (uintptr_t)simdgroups + sizeof simdgroups;
+    if (a - (uintptr_t)stacks < kStackBytes * (kMaxThreads + 1) || !checking || !current) return false;
+    return a - (uintptr_t)simdgroups >= sizeof simdgroups;
 }
 
-inline void access(uintptr_t a, size_t bytes, Kind kind, void* pc) {
-    if (!checked(a)) return;
-    Region* r = find_region(a);
+inline __attribute__((noinline)) void checked_access(uintptr_t a, size_t bytes, Kind kind, void* pc) {
+    Region* r = find_region(a, pc);
     if (!r || a + bytes > r->high) return out_of_bounds(a, bytes, kind, r, pc);
     if (kind != kRead && r->read_only)
         fault("read-only" + r->name, "write to read-only argument %s @pc=%p", r->name.c_str(), pc);
-    count(*r, a, bytes, kind, pc);
+    if (metering) count(*r, a, bytes, kind, pc);
     const Record me{uint32_t(group_index << 11 | (current->thread + 1)), uint16_t(current->group_epoch[r->threadgroup]),
                     uint16_t(current->simd_epoch[r->threadgroup])};
-    const size_t last = (a + bytes - 1 - r->low) / r->granule;
-    for (size_t c = (a - r->low) / r->granule; c <= last; ++c)
-        check_cell(cells[r->first_cell + c], me, kind, *r, c, pc);
+    const size_t last = (a + bytes - 1 - r->low) >> r->shift;
+    for (size_t c = (a - r->low) >> r->shift; c <= last; ++c) check_cell(cells[r->first_cell + c], me, kind, *r, c, pc);
+}
+
+inline void access(uintptr_t a, size_t bytes, Kind kind, void* pc) {
+    if (checked(a)) checked_access(a, bytes, kind, pc);
+}
+
+inline __attribute__((noinline)) void misaligned(uintptr_t a, size_t bytes, Kind kind, void* pc) {
+    fault("align" + std::to_string((uintptr_t)pc), "misaligned: %s of %zu bytes at address %% %zu = %zu @pc=%p",
+          name_of(kind), bytes, bytes, size_t(a % bytes), pc);
+    end_thread();
 }
 
 // An access that the compiler believes aligned.
 inline void aligned_access(uintptr_t a, size_t bytes, Kind kind, void* pc) {
-    if (a % bytes && checked(a)) {
-        fault("align" + std::to_string((uintptr_t)pc), "misaligned: %s of %zu bytes at address %% %zu = %zu @pc=%p",
-              name_of(kind), bytes, bytes, size_t(a % bytes), pc);
-        end_thread();
-    }
-    access(a, bytes, kind, pc);
+    if (!checked(a)) return;
+    if (a & (bytes - 1)) misaligned(a, bytes, kind, pc);
+    checked_access(a, bytes, kind, pc);
 }
 }  // namespace emu

@@ -73,16 +73,18 @@ unsigned rt_lane() { return current->lane; }
 void rt_fma() { ++meter.fmas; }
 
 // ---- called by the host ----
-void rt_options(int spurious, int interleave) {
+void rt_options(int spurious, int interleave, int meter_bytes) {
     option_spurious = spurious;
     option_interleave = interleave;
+    metering = meter_bytes != 0;
 }
 void rt_clear() {
     regions.clear();
     ignored.clear();
 }
 void rt_region(uintptr_t low, size_t bytes, unsigned granule, int threadgroup, const char* name, int read_only) {
-    regions.push_back(Region{low, low + bytes, granule ? granule : 1, threadgroup != 0, name, 0, read_only != 0});
+    const uint32_t shift = uint32_t(__builtin_ctz(granule ? granule : 1));
+    regions.push_back(Region{low, low + bytes, 1u << shift, shift, threadgroup != 0, name, 0, read_only != 0});
 }
 void rt_ignore(uintptr_t low, size_t bytes) { ignored.push_back({low, low + bytes}); }
 
@@ -107,7 +109,7 @@ static void prepare(int check, int lenient, uint64_t seed) {
     cells.clear();
     if (!checking) return;
     cells.resize(total);
-    memset(recent_reads, 0, sizeof recent_reads);
+    if (metering) memset(recent_reads, 0, sizeof recent_reads);
 }
 
 // Runs a dispatch: `threads` in all, in groups of `group`, threadgroups in an order drawn at random. Returns faults.

@@ -100,7 +100,7 @@ inline void release_barrier() {
 }
 
 inline void run_one() {
-    const size_t pick = random32() % ready.size();
+    const size_t pick = uint64_t(random32()) * ready.size() >> 32;
     Fiber& f = fibers[ready[pick]];
     ready[pick] = ready.back();
     ready.pop_back();

@@ -113,6 +113,16 @@ def _listed(shape: Sequence[int] | None) -> list[int] | None:
     return None if shape is None else list(shape)
 
 
+_COPIES_BY_NAME = torch.__version__ < "2.8"
+"""Dynamo of torch 2.7 copies no `__dict__`: what users add to a tensor stays behind there."""
+
+_FIELDS = (
+    *("_features", "_indices", "_spatial_shape", "_batch_size", "_coordinates", "indice_dict"),
+    *("grid", "voxel_num", "benchmark", "benchmark_record", "thrust_allocator", "force_algo"),
+    *("int8_scale", "_timer", "_trusted"),
+)
+
+
 class SparseConvTensor:
     """Feature rows on sparse sites of a batch of grids.
 
@@ -309,7 +319,11 @@ class SparseConvTensor:
     ) -> SparseConvTensor:
         """A tensor on trusted sites: a layer's output, or the same sites with other features."""
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
+        if _COPIES_BY_NAME and torch.compiler.is_compiling():
+            for name in _FIELDS:
+                setattr(made, name, getattr(self, name))
+        else:
+            made.__dict__.update(self.__dict__)
         made._features = features
         made.indice_dict = indice_dict
         if coordinates is not None:

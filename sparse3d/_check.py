@@ -99,7 +99,8 @@ def channels(layer: str, wanted: int, got: int) -> None:
 
 def positive(name: str, value: int) -> int:
     """An integer above zero."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    # A traced integer is an int, but torch 2.7 cannot say whether it has an attribute.
+    if isinstance(value, bool) or not (isinstance(value, int) or hasattr(value, "__index__")):
         fail_type(name, "an integer", repr(value))
     if value <= 0:
         fail(name, "> 0", value)

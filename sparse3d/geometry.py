@@ -25,8 +25,6 @@ __all__ = [
     "transposed_output_shape",
 ]
 
-MAX_DIMENSIONS = 4
-
 
 def normalize(name: str, value: int | Sequence[int], ndim: int, minimum: int) -> tuple[int, ...]:
     """Spread an integer over `ndim` axes, or check a sequence of that length.

@@ -332,7 +332,7 @@ class Coordinates:
         ones = (1,) * len(kernel_size)
         padding = submanifold_padding(kernel_size, dilation)
         geometry = Geometry(tuple(kernel_size), ones, padding, tuple(dilation))
-        key = ("submanifold", geometry)
+        key = _key("submanifold", geometry)
         if key not in self._maps:
             with lasting():
                 pairs = rules.submanifold(self.indices, kernel_size, dilation, self.table())
@@ -370,7 +370,7 @@ class Coordinates:
         """The map onto sites that the caller hands over; cached on this set by the target's
         tensor."""
         self._refresh()
-        key = ("given", geometry, id(target.indices), edit_count(target.indices))
+        key = _key("given", geometry, id(target.indices), edit_count(target.indices))
         if key not in self._maps or self._maps[key].out_indices is not target.indices:
             with lasting():
                 pairs = rules.given(self.indices, target.indices, geometry, self.table())
@@ -402,9 +402,9 @@ class Coordinates:
         """The key of a map onto created sites. Grids of one rule and geometry are numbered and stay
         out of it: compiled networks specialise on keys, and the grid is the scene's."""
         number = 0
-        if torch.compiler.is_compiling() and (rule, geometry, 1) not in self._maps:
-            return rule, geometry, number
-        while (place := (rule, geometry, number)) in self._maps:
+        if torch.compiler.is_compiling() and _key(rule, geometry, 1) not in self._maps:
+            return _key(rule, geometry, number)
+        while (place := _key(rule, geometry, number)) in self._maps:
             if self._targets[place].spatial_shape == shape:
                 return place
             number += 1
@@ -431,6 +431,12 @@ class Coordinates:
                 f"{site.tolist()} in rows {earlier} and {row}",
                 "merge them with sparse3d.coalesce, or pass check=False: the lowest row answers",
             )
+
+
+def _key(rule: str, geometry: Geometry, *more: int) -> Hashable:
+    """Plain numbers: Dynamo of torch 2.7 looks up no key that holds an object."""
+    numbers = (geometry.kernel_size, geometry.stride, geometry.padding, geometry.dilation)
+    return rule, *numbers, *more
 
 
 def edit_count(tensor: torch.Tensor) -> int:

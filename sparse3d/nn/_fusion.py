@@ -34,7 +34,7 @@ def residual_place(children: Sequence[nn.Module]) -> int:
         return len(children)
     last = children[end - 1]
     folded = isinstance(last, SparseConvolution) and last.act_type != "none"
-    activation = isinstance(last, nn.ReLU | nn.LeakyReLU | nn.Sigmoid)
+    activation = isinstance(last, (nn.ReLU, nn.LeakyReLU, nn.Sigmoid))
     return end - 1 if folded or activation else len(children)
 
 

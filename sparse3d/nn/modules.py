@@ -207,7 +207,8 @@ class SparseSequential(SparseModule):
     def forward(self, input: Any, add_input: SparseConvTensor | None = None) -> Any:
         from ._fusion import fused_run, residual_place
 
-        children = list(self)
+        # Dynamo of torch 2.7 cannot iterate over a module of ours.
+        children = [module for module in self._modules.values() if module is not None]
         place, position = residual_place(children), 0
         while position < len(children):
             run = fused_run(children, position, input, add_input, place)

@@ -13,11 +13,16 @@ ROOT = Path(__file__).parents[2]
 
 
 def start(code: str, *args: object, **kwargs: object) -> subprocess.Popen[str]:
-    """A Python program with the source tree first; `args` are its `sys.argv[1:]`."""
+    """A Python program with the source tree first; `args` are its `sys.argv[1:]`.
+
+    `make coverage` does not follow it: what measures would write files of its own on a full disk.
+    """
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
+    paths = f"{ROOT}{os.pathsep}{ROOT}/tests"
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, args)],
         cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT}/tests"},
+        env={**inherited, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -591,3 +591,41 @@ def test_mappings_of_int8() -> None:
     node = chain.call_method("dequantize", (chain.placeholder("x"),))
     assert graph.is_dequantize_node(node)
     assert not graph.is_dequantize_node(node.args[0])
+
+
+def test_maxima_start_from_zero_and_ties_take_all_by_every_name() -> None:
+    """Layers, functions and the functions that give gradients, over windows that are full of
+    equal numbers: every input that equals its output takes the whole gradient."""
+    cells = torch.randperm(64)[:40]
+    indices = torch.stack([cells * 0, cells // 16, cells // 4 % 4, cells % 4], 1).int()
+    values = torch.randint(-2, 2, (40, 3)).float()
+    layer = spconv.SparseMaxPool3d(3, 2, 1, indice_key="p")
+    leaf = values.clone().requires_grad_()
+    out = layer(spconv.SparseConvTensor(leaf, indices, [4, 4, 4], 1))
+    grad = torch.randn(out.features.shape)
+    wanted_out, wanted = torch.zeros_like(grad), torch.zeros_like(values)
+    windows = []
+    for place in out.indices[:, 1:].tolist():
+        near = (indices[:, 1:] - torch.tensor(place) * 2 + 1).abs().amax(1).le(2)
+        near &= (indices[:, 1:] - torch.tensor(place) * 2 + 1 >= 0).all(1)
+        windows.append(near)
+    for row, near in enumerate(windows):
+        wanted_out[row] = values[near].amax(0).clamp(min=0)
+        wanted += torch.where(near[:, None] & (values == wanted_out[row]), grad[row], 0)
+    assert torch.equal(out.features, wanted_out)
+    out.features.backward(grad)
+    torch.testing.assert_close(leaf.grad, wanted)
+    pairs = spconv.ops.get_indice_pairs(
+        indices, 1, [4, 4, 4], spconv.ConvAlgo.Native, [3] * 3, [2] * 3, [1] * 3, [1] * 3, [0] * 3
+    )
+    order = torch.from_numpy(oracle.match_rows(out.indices.numpy(), pairs[0].numpy())).long()
+    for call in (Fsp.indice_maxpool, Fsp.SparseMaxPoolFunction.apply, spconv.ops.indice_maxpool):
+        again = values.clone().requires_grad_()
+        made = call(again, pairs[1], pairs[2], len(pairs[0]))
+        assert torch.equal(made[order], wanted_out)
+        made[order].backward(grad)
+        torch.testing.assert_close(again.grad, wanted)
+    upstream = torch.empty_like(grad)
+    upstream[order] = grad
+    back = spconv.ops.indice_maxpool_backward(values, made, upstream, pairs[1], pairs[2])
+    torch.testing.assert_close(back, wanted)

@@ -629,3 +629,15 @@ def test_maxima_start_from_zero_and_ties_take_all_by_every_name() -> None:
     upstream[order] = grad
     back = spconv.ops.indice_maxpool_backward(values, made, upstream, pairs[1], pairs[2])
     torch.testing.assert_close(back, wanted)
+
+
+def test_voxel_generators_round_their_grids_as_their_versions_did() -> None:
+    new = spconv.utils.PointToVoxel([1.0] * 3, [0.0] * 3 + [4.5, 5.5, 6.0], 3, 9, 9)
+    assert list(new.grid_size) == [6, 6, 5]  # z, y, x
+    cpu = utils.Point2VoxelCPU3d([1.0] * 3, [0.0] * 3 + [4.5, 5.5, 6.0], 3, 9, 9)
+    assert list(cpu.grid_size) == [6, 6, 5]
+    old = utils.VoxelGeneratorV2([1.0] * 3, [0.0] * 3 + [4.5, 5.5, 6.0], 9, 9)
+    assert old.grid_size.tolist() == [4, 6, 6]  # x, y, z
+    points = np.array([[4.2, 0, 0], [3.2, 0, 0]], np.float32)
+    assert old.generate(points)["coordinates"].tolist() == [[0, 0, 3]]
+    assert new(torch.from_numpy(points))[1].tolist() == [[0, 0, 4], [0, 0, 3]]

@@ -98,6 +98,15 @@ class IndiceData:
             table[0, tap, :count], table[1, tap, :count] = src, dst
         return table
 
+    def __iter__(self) -> Iterator[object]:
+        """spconv 1.x's tuple: output sites, input sites, pairs, their counts, the inputs' grid."""
+        yield from (self.out_indices, self.indices, self.indice_pairs, self.indice_pair_num)
+        yield self.spatial_shape
+
+    def __getitem__(self, place: int) -> object:
+        """One of the five, as code for spconv 1.x reads them."""
+        return tuple(self)[place]
+
     def to(self, device: torch.device | str, non_blocking: bool = False) -> IndiceData:
         moved = self.kernel_map.to(device, non_blocking)
         first, second = moved.in_indices, moved.out_indices

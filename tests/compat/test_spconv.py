@@ -641,3 +641,61 @@ def test_voxel_generators_round_their_grids_as_their_versions_did() -> None:
     points = np.array([[4.2, 0, 0], [3.2, 0, 0]], np.float32)
     assert old.generate(points)["coordinates"].tolist() == [[0, 0, 3]]
     assert new(torch.from_numpy(points))[1].tolist() == [[0, 0, 4], [0, 0, 3]]
+
+
+@pytest.mark.parametrize("subm", [True, False])
+@pytest.mark.parametrize("old", [True, False])
+def test_functions_of_version_1(subm: bool, old: bool) -> None:
+    """As code for `import spconv` writes layers of its own: a table, a kernel, a function."""
+    cells = torch.randperm(64)[:30]
+    indices = torch.stack([cells * 0, cells // 16, cells // 4 % 4, cells % 4], 1).int()
+    size, numbers = (3, {}) if subm else (2, {"stride": 2, "padding": 1})
+    kind = spconv1.SubMConv3d if subm else spconv1.SparseConv3d
+    layer = kind(4, 6, size, **numbers, bias=False, indice_key="k")
+    x = spconv1.SparseConvTensor(torch.randn(30, 4), indices, [4, 4, 4], 1)
+    wanted = layer(x)
+    outids, pairs, counts = spconv1.ops.get_indice_pairs(
+        indices, 1, [4, 4, 4], size, *numbers.values(), subm=subm, grid=None, use_hash=False
+    )
+    assert int(counts.sum()) == len(wanted.find_indice_pair("k").kernel_map)
+    kernel = layer.weight.detach().clone()
+    kernel = (kernel.movedim(0, -1) if old else kernel).contiguous().requires_grad_()
+    rows = x.features.clone().requires_grad_()
+    function = spconv1.functional.indice_subm_conv if subm else spconv1.functional.indice_conv
+    made = function(rows, kernel, pairs, counts, outids.shape[0])
+    order = torch.from_numpy(oracle.match_rows(wanted.indices.numpy(), outids.numpy())).long()
+    torch.testing.assert_close(made[order], wanted.features, rtol=1e-5, atol=1e-5)
+    grad = torch.randn(made.shape)
+    made.backward(grad)
+    back = spconv1.ops.indice_conv_backward(rows, kernel, grad, pairs, counts, False, subm)
+    assert kernel.grad is not None
+    assert kernel.grad.shape == kernel.shape
+    torch.testing.assert_close(back, (rows.grad, kernel.grad))
+    shift = torch.randn(6)
+    fused = spconv1.ops.fused_indice_conv(
+        rows, kernel, shift, pairs, counts, outids.shape[0], False, subm
+    )
+    torch.testing.assert_close(fused, made + shift)
+    undone = spconv1.functional.indice_inverse_conv(
+        made, torch.randn([*[size] * 3, 6, 2]), pairs, counts, 30
+    )
+    assert undone.shape == (30, 2)
+    both, few = torch.randn([3] * 5), pairs[:, :1].repeat(1, 27, 1)
+    with pytest.raises(ValueError, match=r"filters must be .* which fits both, for 27 taps"):
+        spconv1.functional.indice_conv(rows[:, :3], both, few, counts[:1].repeat(27), 30)
+    with pytest.raises(ValueError, match="which fits neither"):
+        spconv1.functional.indice_conv(rows, torch.randn([size] * 3 + [5, 5]), pairs, counts, 30)
+
+
+def test_what_a_layer_leaves_reads_as_version_1s_tuple() -> None:
+    indices = torch.tensor([[0, 1, 1, 1], [0, 2, 1, 1]]).int()
+    x = spconv1.SparseConvTensor(torch.randn(2, 3), indices, [4, 4, 4], 1)
+    out = spconv1.SparseConv3d(3, 2, 2, 2, indice_key="d")(x)
+    data = out.find_indice_pair("d")
+    outids, before, pairs, counts, shape = data
+    assert torch.equal(outids, out.indices)
+    assert torch.equal(before, indices)
+    assert shape == [4, 4, 4]
+    assert int(counts.sum()) == 2
+    assert torch.equal(data[2], pairs)
+    assert data[-1] == shape

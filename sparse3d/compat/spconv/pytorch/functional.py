@@ -16,7 +16,7 @@ __all__ = ["HashTable", "SparseConvTensor", "ops"]
 __all__ += _functional.__all__
 
 
-def indice_maxpool(
+def indice_maxpool(  # type: ignore[no-redef]
     features: torch.Tensor,
     indice_pairs: torch.Tensor,
     indice_pair_num: torch.Tensor,
@@ -26,7 +26,7 @@ def indice_maxpool(
     return ops.indice_maxpool(features, indice_pairs, indice_pair_num, num_activate_out)
 
 
-def indice_maxpool_implicit_gemm(
+def indice_maxpool_implicit_gemm(  # type: ignore[no-redef]
     features: torch.Tensor,
     indice_pairs_fwd: torch.Tensor,
     indice_pairs_bwd: torch.Tensor | None,
@@ -36,13 +36,13 @@ def indice_maxpool_implicit_gemm(
     return ops.indice_maxpool_implicit_gemm(features, indice_pairs_fwd, num_activate_out)
 
 
-class SparseMaxPoolFunction:
+class SparseMaxPoolFunction:  # type: ignore[no-redef]
     """`apply` is `indice_maxpool`."""
 
     apply = staticmethod(indice_maxpool)
 
 
-class SparseMaxPoolImplicitGemmFunction:
+class SparseMaxPoolImplicitGemmFunction:  # type: ignore[no-redef]
     """`apply` is `indice_maxpool_implicit_gemm`."""
 
     apply = staticmethod(indice_maxpool_implicit_gemm)

@@ -15,7 +15,7 @@ __all__ += _ops.__all__
 AS_THE_PEER: dict[str, Any] = {"floor_at_zero": True, "ties": "all"}
 
 
-def indice_maxpool(
+def indice_maxpool(  # type: ignore[no-redef]
     features: torch.Tensor,
     indice_pairs: torch.Tensor,
     indice_pair_num: torch.Tensor,
@@ -27,7 +27,7 @@ def indice_maxpool(
     )
 
 
-def indice_maxpool_backward(
+def indice_maxpool_backward(  # type: ignore[no-redef]
     features: torch.Tensor,
     out_features: torch.Tensor,
     out_bp: torch.Tensor,
@@ -40,7 +40,7 @@ def indice_maxpool_backward(
     )
 
 
-def indice_maxpool_implicit_gemm(
+def indice_maxpool_implicit_gemm(  # type: ignore[no-redef]
     features: torch.Tensor, indice_pairs: torch.Tensor, num_activate_out: int
 ) -> torch.Tensor:
     """Maximum over a neighbour table [K, M], and 0; differentiable."""
@@ -49,7 +49,7 @@ def indice_maxpool_implicit_gemm(
     )
 
 
-def indice_maxpool_implicit_gemm_backward(
+def indice_maxpool_implicit_gemm_backward(  # type: ignore[no-redef]
     features: torch.Tensor,
     out_features: torch.Tensor,
     out_bp: torch.Tensor,

@@ -98,6 +98,16 @@ class IndiceData:
             table[0, tap, :count], table[1, tap, :count] = src, dst
         return table
 
+    @property
+    def pair_fwd(self) -> torch.Tensor:
+        """The input row that each output meets through each tap, int32 [K, M], or -1."""
+        return self.kernel_map.neighbours().t().contiguous()
+
+    @property
+    def pair_bwd(self) -> torch.Tensor:
+        """The output row that each input meets through each tap, int32 [K, N], or -1."""
+        return self.kernel_map.transposed().neighbours().t().contiguous()
+
     def __iter__(self) -> Iterator[object]:
         """spconv 1.x's tuple: output sites, input sites, pairs, their counts, the inputs' grid."""
         yield from (self.out_indices, self.indices, self.indice_pairs, self.indice_pair_num)

@@ -699,3 +699,24 @@ def test_what_a_layer_leaves_reads_as_version_1s_tuple() -> None:
     assert int(counts.sum()) == 2
     assert torch.equal(data[2], pairs)
     assert data[-1] == shape
+
+
+@pytest.mark.parametrize("kind", ["SubMConv3d", "SparseConv3d"])
+def test_what_a_layer_leaves_has_neighbour_tables(kind: str) -> None:
+    """Code that reads the tables of spconv's GPU algorithms: sums over `pair_fwd` are the layer."""
+    cells = torch.randperm(64)[:30]
+    indices = torch.stack([cells * 0, cells // 16, cells // 4 % 4, cells % 4], 1).int()
+    x = spconv.SparseConvTensor(torch.randn(30, 4), indices, [4, 4, 4], 1)
+    numbers = {} if kind == "SubMConv3d" else {"stride": 2, "padding": 1}
+    layer = getattr(spconv, kind)(4, 5, 3, **numbers, bias=False, indice_key="k")
+    out = layer(x)
+    data = out.find_indice_pair("k")
+    kernel = layer.weight.detach().reshape(5, 27, 4)
+    wanted = torch.zeros(len(out.features), 5)
+    for tap, rows in enumerate(data.pair_fwd.long()):
+        met = (rows >= 0).nonzero()[:, 0]
+        wanted[met] += x.features[rows[met]] @ kernel[:, tap].t()
+    torch.testing.assert_close(out.features, wanted, rtol=1e-5, atol=1e-5)
+    assert data.pair_bwd.shape == (27, 30)
+    tap, row = (data.pair_bwd >= 0).nonzero(as_tuple=True)
+    assert torch.equal(data.pair_fwd[tap, data.pair_bwd[tap, row].long()].long(), row)

@@ -49,12 +49,21 @@ def normalize(name: str, value: int | Sequence[int], ndim: int, minimum: int) ->
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Kernel size, stride, padding and dilation of a layer, one entry an axis."""
+    """Kernel size, stride, padding and dilation of a layer, one entry an axis.
+
+    Raises:
+        ValueError: if a kernel size, stride or dilation is below 1; a padding may be negative.
+    """
 
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if min(*self.kernel_size, *self.stride, *self.dilation) < 1:
+            for name in ("kernel_size", "stride", "dilation"):
+                normalize(name, getattr(self, name), self.ndim, 1)
 
     @property
     def ndim(self) -> int:

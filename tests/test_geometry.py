@@ -113,6 +113,14 @@ def test_grids_of_another_number_of_axes_are_refused() -> None:
         ours.submanifold_padding((3, 3), (1,))
 
 
+@pytest.mark.parametrize("name", ["kernel_size", "stride", "dilation"])
+def test_zeros_make_no_geometry(name: str) -> None:
+    numbers = {"kernel_size": (3, 2), "stride": (1, 2), "padding": (-1, 0), "dilation": (2, 1)}
+    ours.Geometry(**numbers)
+    with pytest.raises(ValueError, match=rf"{name} must be >= 1 on every axis, got \[1, 0\]"):
+        ours.Geometry(**(numbers | {name: (1, 0)}))
+
+
 def test_mirrored_kernels_negate_every_offset() -> None:
     for described in GEOMETRIES:
         made = ours.Geometry(*described.numbers)

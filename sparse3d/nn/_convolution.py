@@ -189,10 +189,14 @@ class SparseConvolution(SitesLayer):
 
     def kernel(self) -> torch.Tensor:
         """The true weight [out, *kernel_size, in / groups]; a view of the parameter."""
+        return self.as_kernel(self.weight)
+
+    def as_kernel(self, stored: torch.Tensor) -> torch.Tensor:
+        """What the parameter stores as a true weight; undoes `from_canonical`."""
         if not self.stores_transposed:
-            return self.weight
-        matrix = self.weight.reshape(self.in_channels, self.out_channels).t()
-        return matrix.reshape(self.weight.shape)
+            return stored
+        matrix = stored.reshape(self.in_channels, self.out_channels).t()
+        return matrix.reshape(stored.shape)
 
     def reset_parameters(self) -> None:
         """Kaiming-uniform with a = sqrt(5): weight and bias in +-1/sqrt(fan_in)."""

@@ -14,7 +14,7 @@ from ..ops.conv import scaled
 from ..tensor import SparseConvTensor
 from ._convolution import SparseConvolution
 from ._preparation import is_preparing
-from .modules import SparseIdentity, SparseSequential
+from .modules import SparseBatchNorm, SparseIdentity, SparseReLU, SparseSequential
 
 __all__ = ["fuse"]
 
@@ -61,7 +61,7 @@ def fused_run(
     layer = children[position]
     if not isinstance(layer, SparseConvolution) or not isinstance(value, SparseConvTensor):
         return None
-    if is_preparing() or layer.training or layer.act_type != "none" or _hooked(layer):
+    if is_preparing() or layer.training or layer.act_type != "none" or _does_more(layer):
         return None
     norm, activation, alpha, end = _tail(children, position)
     here = position < place < end or place == end == len(children)
@@ -92,12 +92,12 @@ def _foldable_norm(module: nn.Module) -> bool:
         isinstance(module, nn.BatchNorm1d)
         and not module.training
         and module.running_mean is not None
-        and not _hooked(module)
+        and not _does_more(module)
     )
 
 
 def _activation_of(module: nn.Module) -> tuple[str, float] | None:
-    if _hooked(module):
+    if _does_more(module):
         return None
     if isinstance(module, nn.ReLU):
         return "relu", 0.0
@@ -108,7 +108,18 @@ def _activation_of(module: nn.Module) -> tuple[str, float] | None:
     return None
 
 
-def _hooked(module: nn.Module) -> bool:
+# Whose own arithmetic is folded; a class that overrides `forward` computes something else.
+_KNOWN: tuple[Any, ...] = (
+    SparseConvolution.forward,
+    *(kind.forward for kind in (nn.BatchNorm1d, SparseBatchNorm, nn.LeakyReLU, nn.Sigmoid)),
+    *(kind.forward for kind in (nn.ReLU, SparseReLU)),
+)
+
+
+def _does_more(module: nn.Module) -> bool:
+    """Whether calling the module does more than its class's own arithmetic."""
+    if "forward" in vars(module) or type(module).forward not in _KNOWN:
+        return True
     return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
@@ -201,7 +212,7 @@ def _fuse_children(sequence: SparseSequential, uses: Counter[int]) -> None:
         if not isinstance(layer, SparseConvolution) or layer.act_type != "none":
             continue
         norm, activation, alpha, end = _tail(children, position)
-        if layer.training or end == position + 1 or _hooked(layer):
+        if layer.training or end == position + 1 or _does_more(layer):
             continue
         if "weight" not in layer._parameters or _is_shared(layer, uses):
             continue

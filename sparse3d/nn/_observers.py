@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch.ao.quantization.fake_quantize import (
+    FakeQuantize,
     FusedMovingAvgObsFakeQuantize,
     default_fused_per_channel_wt_fake_quant,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "SparseFusedMovingAvgObsFakeQuantize",
     "SparseHistogramObserver",
     "SparseMinMaxObserver",
+    "SparseMovingAvgObsFakeQuantize",
 ]
 
 
@@ -38,6 +40,10 @@ class _OnFeatures:
 
 class SparseFusedMovingAvgObsFakeQuantize(_OnFeatures, FusedMovingAvgObsFakeQuantize):
     """Rounds features to int8 and back in training, by moving extrema."""
+
+
+class SparseMovingAvgObsFakeQuantize(_OnFeatures, FakeQuantize):
+    """The same by any observer."""
 
 
 class SparseHistogramObserver(_OnFeatures, HistogramObserver):

@@ -156,7 +156,7 @@ def indice_maxpool(
     indice_pair_num: torch.Tensor,
     num_activate_out: int,
 ) -> torch.Tensor:
-    """Maximum over a pair table, the true one."""
+    """Maximum over a pair table, the true one; see `ops.indice_maxpool`."""
     return ops.indice_maxpool(features, indice_pairs, indice_pair_num, num_activate_out)
 
 

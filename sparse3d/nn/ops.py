@@ -388,11 +388,14 @@ def indice_maxpool(
     indice_pairs: torch.Tensor,
     indice_pair_num: torch.Tensor,
     num_activate_out: int,
+    *,
+    floor_at_zero: bool = False,
+    ties: str = "first",
 ) -> torch.Tensor:
-    """Maximum over a pair table, the true one; differentiable."""
+    """Maximum over a pair table; differentiable. The options are those of `ops.pool.max_pool`."""
     rows = len(_check.features("features", features))
     pairs = map_from_pairs(indice_pairs, indice_pair_num, rows, int(num_activate_out))
-    return max_pool(features, pairs)
+    return max_pool(features, pairs, floor_at_zero=floor_at_zero, ties=ties)
 
 
 def indice_maxpool_backward(
@@ -401,22 +404,36 @@ def indice_maxpool_backward(
     out_bp: torch.Tensor,
     indice_pairs: torch.Tensor,
     indice_pair_num: torch.Tensor,
+    *,
+    floor_at_zero: bool = False,
+    ties: str = "first",
 ) -> torch.Tensor:
     """Gradient of `indice_maxpool` to features."""
     with torch.enable_grad():
         rows = features.detach().requires_grad_()
-        out = indice_maxpool(rows, indice_pairs, indice_pair_num, len(out_bp))
+        out = indice_maxpool(
+            rows,
+            indice_pairs,
+            indice_pair_num,
+            len(out_bp),
+            floor_at_zero=floor_at_zero,
+            ties=ties,
+        )
     return torch.autograd.grad(out, rows, out_bp)[0]
 
 
 def indice_maxpool_implicit_gemm(
-    features: torch.Tensor, indice_pairs: torch.Tensor, num_activate_out: int
+    features: torch.Tensor,
+    indice_pairs: torch.Tensor,
+    num_activate_out: int,
+    *,
+    floor_at_zero: bool = False,
+    ties: str = "first",
 ) -> torch.Tensor:
-    """Maximum over a neighbour table [K, M], the true one; differentiable."""
+    """Maximum over a neighbour table [K, M]; differentiable. See `indice_maxpool`."""
     _check.features("features", features)
-    return max_pool(
-        features, map_from_neighbours(indice_pairs[:, :num_activate_out], len(features))
-    )
+    pairs = map_from_neighbours(indice_pairs[:, :num_activate_out], len(features))
+    return max_pool(features, pairs, floor_at_zero=floor_at_zero, ties=ties)
 
 
 def indice_maxpool_implicit_gemm_backward(
@@ -424,13 +441,16 @@ def indice_maxpool_implicit_gemm_backward(
     out_features: torch.Tensor,
     out_bp: torch.Tensor,
     indice_pairs: torch.Tensor,
+    *,
+    floor_at_zero: bool = False,
+    ties: str = "first",
 ) -> torch.Tensor:
     """Gradient to features; `indice_pairs` is the backward table [K, N], as in spconv."""
     _check.features("features", features)
     pairs = map_from_neighbours(indice_pairs, len(out_bp)).transposed()
     with torch.enable_grad():
         rows = features.detach().requires_grad_()
-        out = max_pool(rows, pairs)
+        out = max_pool(rows, pairs, floor_at_zero=floor_at_zero, ties=ties)
     return torch.autograd.grad(out, rows, out_bp)[0]
 
 

@@ -142,14 +142,18 @@ class SparseMaxPool(_Pool):
         name: shown in error messages.
         rule: "footprint" (spconv) or "floor" (MinkowskiEngine).
         floor_at_zero: start from 0 as spconv 2.3.8 does.
+        ties: of equal maxima the "first" takes the gradient, or "all" do as in spconv.
     """
 
-    def __init__(self, *args: Any, floor_at_zero: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, floor_at_zero: bool = False, ties: str = "first", **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.floor_at_zero = floor_at_zero
+        self.ties = ties
 
     def _pool(self, features: torch.Tensor, pairs: KernelMap) -> torch.Tensor:
-        return max_pool(features, pairs, floor_at_zero=self.floor_at_zero)
+        return max_pool(features, pairs, floor_at_zero=self.floor_at_zero, ties=self.ties)
 
 
 class SparseAvgPool(_Pool):
@@ -182,6 +186,7 @@ class _MaxPool(SparseMaxPool):
         *,
         rule: str = "footprint",
         floor_at_zero: bool = False,
+        ties: str = "first",
     ) -> None:
         super().__init__(
             self.axes,
@@ -195,6 +200,7 @@ class _MaxPool(SparseMaxPool):
             name=name,
             rule=rule,
             floor_at_zero=floor_at_zero,
+            ties=ties,
         )
 
 

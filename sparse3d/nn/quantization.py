@@ -1,9 +1,9 @@
-"""spconv's int8 names. What prepares and observes is here; int8 layers are not, and say so."""
+"""spconv's int8 names: what prepares, rounds and observes. Int8 layers are not here, and say so."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,8 +20,10 @@ __all__ = [
     "get_spconv_fmod_to_qat_mapping",
     "get_spconv_prepare_custom_config",
     "get_spconv_qat_to_static_mapping",
+    "is_dequantize_node",
     "prepare_spconv_torch_inference",
     "quantize_per_tensor",
+    "quantized_add",
     "remove_conv_add_dq",
     "transform_qdq",
 ]
@@ -45,11 +47,32 @@ def quantize_per_tensor(ten: Any, scale: Any, zero_point: Any, dtype: torch.dtyp
     return torch.quantize_per_tensor(_check.tensor("ten", ten), scale, zero_point, dtype)
 
 
+def quantized_add(x: Any, y: Any, scale: float, zero_point: int) -> Any:
+    """Sum of two quantised tensors, dense or sparse on the same sites, quantised.
+
+    Args:
+        x: quantised.
+        y: likewise.
+        scale: of the sum.
+        zero_point: of the sum.
+    """
+    kind = (x.features if isinstance(x, SparseConvTensor) else x).dtype
+    return quantize_per_tensor(x.dequantize() + y.dequantize(), scale, zero_point, kind)
+
+
+def is_dequantize_node(node: Any) -> bool:
+    """Whether a node of a graph calls `dequantize`."""
+    return bool(node.op == "call_method" and node.target == "dequantize")
+
+
 def transform_qdq(m: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """Let a graph's calls of `torch.quantize_per_tensor` take sparse tensors; changes the graph."""
+    """Let a graph's calls of `torch.quantize_per_tensor` and of quantised sums take sparse tensors;
+    changes the graph."""
     for node in m.graph.nodes:
         if node.op == "call_function" and node.target is torch.quantize_per_tensor:
             node.target = quantize_per_tensor
+        elif node.op == "call_function" and node.target is torch.ops.quantized.add:
+            node.target = quantized_add
     return _tidy(m)
 
 
@@ -116,20 +139,61 @@ def get_spconv_prepare_custom_config(
     )
 
 
-class _Refusal:
-    def __init__(self, name: str) -> None:
-        self.__name__ = name
-        self.__doc__ = "Not here: int8 layers are not implemented."
+def get_spconv_backend_config(additional_bns: Sequence[type[nn.Module]] | None = None) -> Any:
+    """What `torch.ao.quantization.quantize_fx` fuses and rounds of sparse layers.
 
-    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise NotImplementedError(
-            f"{self.__name__} must be left out with sparse3d, got a call; int8 quantisation is not "
-            "implemented, use float16 or bfloat16 (torch.autocast)"
-        )
+    Args:
+        additional_bns: norms to fuse, beside `BatchNorm1d` and the sparse ones.
+    """
+    from ._int8_config import OURS, backend_config
+
+    return backend_config(OURS, additional_bns or ())
 
 
-get_spconv_backend_config = _Refusal("get_spconv_backend_config")
-get_spconv_convert_custom_config = _Refusal("get_spconv_convert_custom_config")
-get_spconv_fmod_to_qat_mapping = _Refusal("get_spconv_fmod_to_qat_mapping")
-get_spconv_qat_to_static_mapping = _Refusal("get_spconv_qat_to_static_mapping")
-prepare_spconv_torch_inference = _Refusal("prepare_spconv_torch_inference")
+def get_spconv_convert_custom_config() -> Any:
+    """Fused containers that `torch.ao.quantization.quantize_fx` leaves to int8 layers."""
+    from torch.ao.quantization.fx.custom_config import ConvertCustomConfig
+
+    from .fused import SpconvAddReLUNd, SpconvReLUNd
+    from .int8 import SparseConvReLU
+
+    config = ConvertCustomConfig()
+    for kind in (SpconvReLUNd, SpconvAddReLUNd):
+        config.set_observed_to_quantized_mapping(kind, SparseConvReLU)
+    return config
+
+
+def get_spconv_fmod_to_qat_mapping() -> dict[Any, Any]:
+    """Container with a norm -> the layer that rounds its kernel."""
+    from ._int8_config import OURS, to_qat
+
+    return to_qat(OURS)
+
+
+def get_spconv_qat_to_static_mapping() -> dict[Any, Any]:
+    """Layer -> what would compute it in int8."""
+    from ._int8_config import OURS, qat_to_static
+
+    return qat_to_static(OURS)
+
+
+def prepare_spconv_torch_inference(with_linear: bool) -> None:
+    """Have torch lower sparse layers to int8, which they refuse.
+
+    Args:
+        with_linear: linear layers too.
+    """
+    from ._int8_config import OURS
+
+    lower_to_int8(OURS, with_linear)
+
+
+def lower_to_int8(layers: Any, with_linear: bool) -> None:
+    """Add a library's layers to torch's own tables, for the process: so spconv has it."""
+    from torch.ao.quantization.fx import _lower_to_native_backend as torch_tables
+
+    from ._int8_config import lowered
+
+    fused, single = lowered(layers, with_linear)
+    torch_tables.STATIC_LOWER_FUSED_MODULE_MAP.update(fused)
+    torch_tables.STATIC_LOWER_MODULE_MAP.update(single)

@@ -23,6 +23,7 @@ class PointToVoxel:
         max_num_voxels: voxels kept, in order of first occurrence.
         max_num_points_per_voxel: points P kept of a voxel, in input order.
         device: of the points.
+        half: how half a cell at the upper bound is rounded, see `ops.voxelize.grid_shape`.
     """
 
     def __init__(
@@ -33,6 +34,8 @@ class PointToVoxel:
         max_num_voxels: int,
         max_num_points_per_voxel: int,
         device: torch.device | str = "cpu",
+        *,
+        half: str = "away",
     ) -> None:
         self.ndim = len(vsize_xyz)
         self.device = torch.device(device)
@@ -46,7 +49,8 @@ class PointToVoxel:
         if len(self._range_xyz) != 2 * self.ndim:
             _check.fail("coors_range_xyz", f"of {2 * self.ndim} bounds", self._range_xyz)
         low, high = self._range_xyz[: self.ndim], self._range_xyz[self.ndim :]
-        self.grid_size = grid_shape(self._vsize_xyz, self._range_xyz)[::-1]
+        self._half = half
+        self.grid_size = grid_shape(self._vsize_xyz, self._range_xyz, half)[::-1]
         self.vsize = self._vsize_xyz[::-1]
         self.coors_range = low[::-1] + high[::-1]
 
@@ -80,6 +84,7 @@ class PointToVoxel:
             self._range_xyz,
             self.max_num_voxels,
             self.max_num_points_per_voxel,
+            self._half,
         )
         voxels = _fill_mean(made.points, made.counts) if empty_mean else made.points
         return voxels, made.indices, made.counts, made.voxel_ids

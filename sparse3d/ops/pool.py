@@ -4,11 +4,12 @@
     over pairs, per channel
 
 *Shapes.* features [N, C], out [M, C]. *Dtypes.* float32, float16, bfloat16, float64. *Order and
-ties.* Taps ascend; of equal maxima the lowest tap wins and takes the whole gradient. NaN wins over
-any number, as in torch. *Padding.* Absent sites do not take part: the maximum is the true one
-(spconv's starts from 0, see `floor_at_zero`), the mean divides by the sites present. A row without
-pairs is 0. *Accumulation.* float32 (float64 for float64), one rounding. *Gradient.* To features;
-the sum's is the sum over the transposed map. *Determinism.* Fixed order, no atomics.
+ties.* Taps ascend; of equal maxima the lowest tap wins and takes the whole gradient (in spconv each
+takes all of it, see `ties`). NaN wins over any number, as in torch. *Padding.* Absent sites do not
+take part: the maximum is the true one (spconv's starts from 0, see `floor_at_zero`), the mean
+divides by the sites present. A row without pairs is 0. *Accumulation.* float32 (float64 for
+float64), one rounding. *Gradient.* To features; the sum's is the sum over the transposed map.
+*Determinism.* Fixed order, no atomics.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ import torch
 from .. import _check
 from .._registry import Op
 from .conv import PairSet, _accumulator
+from .segment import reduce_segments, spread_segments
 
 __all__ = ["max_pool", "mean_pool", "sum_pool"]
+
+TIES = ("first", "all")
 
 
 def _ranges(splits: torch.Tensor) -> list[tuple[int, int]]:
@@ -203,7 +207,11 @@ def mean_pool(features: torch.Tensor, pairs: PairSet) -> torch.Tensor:
 
 
 def max_pool(
-    features: torch.Tensor, pairs: PairSet, *, floor_at_zero: bool = False
+    features: torch.Tensor,
+    pairs: PairSet,
+    *,
+    floor_at_zero: bool = False,
+    ties: str = "first",
 ) -> torch.Tensor:
     """Maximum of the inputs that reach each output, per channel.
 
@@ -211,15 +219,31 @@ def max_pool(
         features: [N, C].
         pairs: a `KernelMap`.
         floor_at_zero: start from 0 as spconv 2.3.8 does, so that no output is negative.
+        ties: who takes the gradient of an output: "first", the winner alone; "all", every input
+            that equals the output takes all of it, as in spconv.
 
     Returns:
         [M, C].
 
     Raises:
-        ValueError: if rows or devices do not fit together.
+        ValueError: if rows or devices do not fit together, or `ties` is another word.
         TypeError: if `features` is not floating.
     """
     _check_pool(features, pairs)
+    if ties not in TIES:
+        _check.fail("ties", f"one of {TIES}", repr(ties))
     rows = features.contiguous()
-    out = cast(torch.Tensor, pool_max(rows, pairs.src, pairs.dst, pairs.splits, pairs.num_out)[0])
-    return out.clamp(min=0) if floor_at_zero else out
+    every = ties == "all" and torch.is_grad_enabled() and rows.requires_grad
+    given = rows.detach() if every else rows
+    out = cast(torch.Tensor, pool_max(given, pairs.src, pairs.dst, pairs.splits, pairs.num_out)[0])
+    if floor_at_zero:
+        out = out.clamp(min=0)
+    return out + _ties(rows, out, pairs) if every else out
+
+
+def _ties(rows: torch.Tensor, out: torch.Tensor, pairs: PairSet) -> torch.Tensor:
+    """Zeros [M, C] that lead each output's gradient to every finite input equal to it."""
+    met = spread_segments(rows, pairs.src.long())
+    at = pairs.dst.long()
+    tied = (met.detach() == out[at]) & met.detach().isfinite()
+    return reduce_segments(torch.where(tied, met - met.detach(), 0), at, pairs.num_out)

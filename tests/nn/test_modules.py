@@ -359,3 +359,50 @@ def test_a_norm_edited_between_two_calls_counts() -> None:
         model[1].running_var.mul_(2)
         wanted = spnn.fuse(model)(x).features
         torch.testing.assert_close(model(x).features, wanted, rtol=1e-5, atol=1e-6)
+
+
+class TwiceConv(spnn.SubMConv3d):
+    """As user code changes a layer: by its `forward`."""
+
+    def forward(
+        self, input: spnn.SparseConvTensor, add_input: spnn.SparseConvTensor | None = None
+    ) -> spnn.SparseConvTensor:
+        out = super().forward(input, add_input)
+        return out.replace_feature(out.features * 2 + 1)
+
+
+class ShiftedNorm(nn.BatchNorm1d):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return super().forward(input) + 5
+
+
+class LowReLU(nn.ReLU):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return super().forward(input) - 1
+
+
+@pytest.mark.parametrize("at_place", [0, 1, 2])
+@pytest.mark.parametrize("how", ["class", "attribute"])
+def test_layers_with_a_forward_of_their_own_are_not_folded(at_place: int, how: str) -> None:
+    layers: list[nn.Module] = [spnn.SubMConv3d(4, 4, 3), nn.BatchNorm1d(4), nn.ReLU()]
+    if how == "class":
+        layers[at_place] = (TwiceConv(4, 4, 3), ShiftedNorm(4), LowReLU())[at_place]
+    nn.init.normal_(layers[1].running_mean)  # type: ignore[arg-type]
+    if how == "attribute":
+        before = layers[at_place].forward
+
+        def patched(input: object, *rest: object) -> object:
+            out = before(input, *rest)
+            sparse = isinstance(out, spnn.SparseConvTensor)
+            return out.replace_feature(out.features * 3) if sparse else out * 3
+
+        layers[at_place].forward = patched  # type: ignore[method-assign]
+    net, x = spnn.SparseSequential(*layers).eval(), scene()
+    wanted = layers[0](x).features
+    wanted = layers[2](layers[1](wanted))
+    assert wanted.requires_grad
+    torch.testing.assert_close(net(x).features, wanted)
+    with torch.no_grad():
+        torch.testing.assert_close(net(x).features, wanted)
+        if how == "class":
+            torch.testing.assert_close(spnn.fuse(net)(x).features, wanted)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import sparse3d.nn as spnn
+from sparse3d.nn import int8
 
 RECORDED: dict[str, dict[str, dict[str, Any]]] = json.loads(
     Path(__file__).with_name("spconv_pytorch_names.json").read_text()
@@ -102,5 +103,8 @@ def test_listed_names_are_exported() -> None:
 
 
 def test_int8_refuses() -> None:
-    with pytest.raises(NotImplementedError, match="int8 quantisation is not implemented"):
-        spnn.quantization.get_spconv_backend_config()
+    static = spnn.quantization.get_spconv_qat_to_static_mapping()
+    assert static[spnn.SubMConv3d] is int8.SparseConv
+    for name in int8.__all__:
+        with pytest.raises(NotImplementedError, match="int8 quantisation is not implemented"):
+            getattr(int8, name)(1, 1)

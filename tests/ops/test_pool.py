@@ -172,3 +172,45 @@ def test_bad_arguments() -> None:
             call(torch.zeros(pairs.num_in + 1, 2), pairs)
         with pytest.raises(TypeError, match=r"features must be float32.*got torch.int64"):
             call(torch.zeros(pairs.num_in, 2, dtype=torch.int64), pairs)
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("floor", [False, True])
+@pytest.mark.parametrize("case", FEW, ids=str)
+def test_ties_share_or_the_first_takes_all(case: Case, floor: bool, backend: str) -> None:
+    """Whole numbers from -2 to 2: windows are full of equal maxima, and of zeros."""
+    found = oracle_map(case, "footprint" if "subm" not in case.geometry.name else "submanifold")
+    rows, num_out = len(case.coords), len(found.out)
+    values = np.random.default_rng(4).integers(-2, 3, (rows, 3)).astype(np.float64)
+    values[0] = -np.inf
+    grad = np.random.default_rng(5).standard_normal((num_out, 3))
+    pairs = Pairs(*pairs_of(found), rows, num_out)
+    out, _ = oracle.pool_max(values, found.pairs, num_out)
+    out = np.maximum(out, 0) if floor else out
+    wanted = np.zeros_like(values)
+    for p, q in {pair for tap in found.pairs for pair in tap}:
+        hits = (values[p] == out[q]) & np.isfinite(values[p])
+        wanted[p] += np.where(hits, grad[q], 0)
+    x = torch.from_numpy(values).requires_grad_()
+    with on(backend, *POOLS):
+        made = ops.max_pool(x, pairs, floor_at_zero=floor, ties="all")
+        (back,) = torch.autograd.grad(made, x, torch.from_numpy(grad))
+        (first,) = torch.autograd.grad(
+            ops.max_pool(x, pairs, floor_at_zero=floor), x, torch.from_numpy(grad)
+        )
+    assert_same(made, out)
+    assert_close(back, wanted, torch.float64)
+    assert not np.allclose(first.numpy(), wanted)
+
+
+def test_ties_second_derivatives(backend: str) -> None:
+    found = oracle_map(FEW[0], "footprint")
+    rows = len(FEW[0].coords)
+    pairs = Pairs(*pairs_of(found), rows, len(found.out))
+    x = random((rows, 2), torch.float64).requires_grad_()
+    with on(backend, *POOLS):
+        call = lambda v: ops.max_pool(v, pairs, ties="all")  # noqa: E731
+        assert torch.autograd.gradcheck(call, (x,))
+        assert torch.autograd.gradgradcheck(call, (x,))
+    with pytest.raises(ValueError, match=r"ties must be one of .*, got 'none'"):
+        ops.max_pool(x, pairs, ties="none")

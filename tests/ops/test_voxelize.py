@@ -247,3 +247,31 @@ def test_corners_stay_in_int32() -> None:
         ops.cell_corners(torch.tensor([[0, 3e9]]))
     with pytest.raises(ValueError, match=r"points \+ 1 must be within int32"):
         ops.cell_corners(torch.tensor([[0, 2.0**31 - 1]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("half", ["away", "even"])
+def test_grids_are_those_of_float32(half: str) -> None:
+    """Against numpy's float32, where 0.35 / 0.1 is 3.5 (in float64 it is less)."""
+    rng = np.random.default_rng(8)
+    sizes = rng.choice([0.05, 0.1, 0.2, 0.3, 0.15, 0.07, 0.5, 0.25], (400, 3))
+    low = rng.uniform(-3, 3, (400, 3)).round(2)
+    cells = rng.integers(1, 40, (400, 3)) + rng.choice([0, 0.5, 0.3], (400, 3))
+    high = (low + sizes * cells).round(4)
+    ratio = (high.astype(np.float32) - low.astype(np.float32)) / sizes.astype(np.float32)
+    whole = np.round(ratio) if half == "even" else np.trunc(ratio.astype(np.float64) + 0.5)
+    for size, a, b, expected in zip(sizes, low, high, whole, strict=True):
+        assert ops.grid_shape(list(size), [*a, *b], half) == expected.astype(int).tolist()
+    assert ops.grid_shape([0.1], [0.0, 0.35], half) == [4]
+    assert ops.grid_shape([1.0], [0.0, 4.5], half) == [5 if half == "away" else 4]
+
+
+def test_points_in_the_last_half_cell_count_where_the_grid_is_rounded_up() -> None:
+    points = torch.tensor([[0.5], [4.2], [4.9], [5.1]])
+    away = ops.group_points(points, [1.0], [0.0, 4.5], 9, 1)
+    even = ops.group_points(points, [1.0], [0.0, 4.5], 9, 1, "even")
+    assert away.indices.tolist() == [[0], [4]]
+    assert even.indices.tolist() == [[0]]
+    with pytest.raises(ValueError, match=r"half must be one of .*, got 'up'"):
+        ops.grid_shape([1.0], [0.0, 4.5], "up")
+    with pytest.raises(ValueError, match=r"voxel_size must be finite and > 0, got \[0.0\]"):
+        ops.group_points(points, [0.0], [0.0, 4.5], 9, 1)

@@ -11,11 +11,11 @@ import torch
 
 
 def main(count: int, seed: int, out: str) -> None:
-    """Solve ``count`` random layers and one net, and save everything to ``out``."""
+    """Solve ``count`` random layers, as many programs and one net; save everything to ``out``."""
     torch.set_num_threads(1)  # its CPU path is racy with two
     torch.manual_seed(seed)
     sys.path.insert(0, str(Path(__file__).parent.parent))
-    from parity import problems
+    from parity import problems, programs
 
     spconv = importlib.import_module("spconv.pytorch")
     # Its backward asks for a CUDA stream even on a CPU-only torch.
@@ -31,7 +31,9 @@ def main(count: int, seed: int, out: str) -> None:
     whole = problems.net_problem(seed)
     whole.answer = problems.solve_net(spconv, whole)
     solved.append(asdict(whole))
-    torch.save(solved, out)
+    torch.save(
+        {"problems": solved, "programs": [programs.solve(spconv, n) for n in range(count)]}, out
+    )
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from parity import problems
+from parity import problems, programs
 from parity.problems import Problem
 
+import sparse3d.compat.spconv.pytorch as stand_in
 import sparse3d.nn as spnn
 
 pytestmark = pytest.mark.parity
@@ -27,8 +28,8 @@ APART = Path(sys.prefix) / "parity"
 
 
 @pytest.fixture(scope="module")
-def solved(tmp_path_factory: pytest.TempPathFactory) -> list[Problem]:
-    """The peer's answers: layers, then the net."""
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The peer's answers: layers and the net, and programs."""
     if importlib.util.find_spec("spconv") is None and not APART.is_dir():
         pytest.skip(f"spconv is not installed: pip install --target {APART} spconv==2.3.8")
     out = tmp_path_factory.mktemp("peer") / "answers.pt"
@@ -38,7 +39,14 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> list[Problem]:
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(APART)},
         timeout=300,
     )
-    return [Problem(**entry) for entry in torch.load(out)]
+    made: dict[str, Any] = torch.load(out)
+    return made
+
+
+@pytest.fixture(scope="module")
+def solved(answers: dict[str, Any]) -> list[Problem]:
+    """Layers, then the net."""
+    return [Problem(**entry) for entry in answers["problems"]]
 
 
 def _compare(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor], scale: float) -> None:
@@ -68,3 +76,26 @@ def test_net_from_spconvs_state_dict(solved: list[Problem]) -> None:
     """Ten convolutions with batch norms in training: loaded, run, and differentiated."""
     problem = solved[-1]
     _compare(problems.solve_net(spnn, problem), problem.answer, 10.0)
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_program(seed: int, answers: dict[str, Any]) -> None:
+    """Sites, features and every gradient, through the stand-in."""
+    theirs, ours = answers["programs"][seed], programs.solve(stand_in, seed)
+    if "output grid must be at least 1" in ours["failure"]:  # the peer goes on, or fails otherwise
+        return
+    assert ours["failure"] == theirs["failure"] == ""
+    assert [step[0] for step in ours["steps"]] == [step[0] for step in theirs["steps"]]
+    for mine, other in zip(ours["steps"], theirs["steps"], strict=True):
+        assert mine[3] == other[3], mine[0]
+        order = [sorted(range(len(step[1])), key=step[1].tolist().__getitem__)
+                 for step in (mine, other)]  # fmt: skip
+        assert torch.equal(mine[1][order[0]], other[1][order[1]]), mine[0]
+        left, right = mine[2][order[0]], other[2][order[1]]
+        bound = FORWARD * 10 * max(1.0, float(right.abs().max()))
+        assert float((left - right).abs().max()) <= bound, mine[0]
+    for left, right in zip(ours["gradients"], theirs["gradients"], strict=True):
+        assert (left is None) == (right is None)
+        if left is not None:
+            bound = GRADIENT * 10 * max(1.0, float(right.abs().max()))
+            assert float((left - right).abs().max()) <= bound

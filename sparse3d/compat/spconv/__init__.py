@@ -5,7 +5,7 @@ what is changed here are spconv's rules that trained weights and unmodified code
 pools start from 0, a stride on a submanifold layer is ignored, indices may repeat.
 """
 
-from . import constants, conv, core, pytorch, utils
+from . import constants, conv, core, functional, ops, pytorch, utils
 from ._legacy import (
     SparseConv2d,
     SparseConv3d,
@@ -44,10 +44,8 @@ from .pytorch import (
     SparseSequential,
     SubMConv1d,
     ToDense,
-    functional,
     identity,
     modules,
-    ops,
     pool,
     spatial,
     tables,
@@ -59,7 +57,7 @@ SPCONV_VERSION_NUMBERS = [2, 3, 8]
 # 1.x had these at the top.
 _ALIASES = {
     f"spconv.{name}": f"pytorch.{name}"
-    for name in ("functional", "identity", "modules", "ops", "pool", "spatial", "tables")
+    for name in ("identity", "modules", "pool", "spatial", "tables")
 }
 
 __all__ = [

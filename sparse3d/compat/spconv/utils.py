@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
+HALF = "even"  # numpy rounds 1.x's grids
 
 
 class _Point2Voxel:
@@ -134,7 +135,7 @@ class VoxelGeneratorV2:
         self._size = np.array(voxel_size, np.float32)
         self._range = np.array(point_cloud_range, np.float32)
         self._numbers = [float(v) for v in voxel_size], [float(v) for v in point_cloud_range]
-        self._grid = np.array(grid_shape(*self._numbers), np.int64)
+        self._grid = np.array(grid_shape(*self._numbers, HALF), np.int64)
         self._points, self._voxels, self._full_mean = max_num_points, max_voxels, full_mean
 
     def generate(self, points: Array, max_voxels: int | None = None) -> dict[str, Any]:
@@ -144,6 +145,7 @@ class VoxelGeneratorV2:
             points.shape[1],
             self._voxels if max_voxels is None else max_voxels,
             self._points,
+            half=HALF,
         )
         cloud = torch.from_numpy(np.ascontiguousarray(points))
         voxels, indices, counts, ids = generator.generate_voxel_with_id(

@@ -1,4 +1,5 @@
-"""`spconv.pytorch.pool`: maxima start from 0, as trained weights expect."""
+"""`spconv.pytorch.pool`: maxima start from 0, as trained weights expect, and every input that
+equals one takes its gradient."""
 
 from __future__ import annotations
 
@@ -47,35 +48,35 @@ class SparseMaxPool(_pool.SparseMaxPool):
     """Maximum over each window, and 0."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"floor_at_zero": True, **kwargs})
+        super().__init__(*args, **(ops.AS_THE_PEER | kwargs))
 
 
 class SparseMaxPool1d(_pool.SparseMaxPool1d):
     """Maximum over each window of 1 axes, and 0."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"floor_at_zero": True, **kwargs})
+        super().__init__(*args, **(ops.AS_THE_PEER | kwargs))
 
 
 class SparseMaxPool2d(_pool.SparseMaxPool2d):
     """Maximum over each window of 2 axes, and 0."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"floor_at_zero": True, **kwargs})
+        super().__init__(*args, **(ops.AS_THE_PEER | kwargs))
 
 
 class SparseMaxPool3d(_pool.SparseMaxPool3d):
     """Maximum over each window of 3 axes, and 0."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"floor_at_zero": True, **kwargs})
+        super().__init__(*args, **(ops.AS_THE_PEER | kwargs))
 
 
 class SparseMaxPool4d(_pool.SparseMaxPool4d):
     """Maximum over each window of 4 axes, and 0."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"floor_at_zero": True, **kwargs})
+        super().__init__(*args, **(ops.AS_THE_PEER | kwargs))
 
 
 ALL_POOL_LAYERS = {

@@ -10,6 +10,7 @@ from torch import nn
 
 from ..... import _check
 from .....checkpoint import to_canonical
+from .....geometry import Geometry
 from ...utils.utils import make_ntuple
 from ..functional._maps import centred
 from ..functional.conv import conv3d
@@ -60,6 +61,7 @@ class Conv3d(nn.Module):
         self.dilation = dilation
         shifts, spreads = make_ntuple(padding, ndim=3), make_ntuple(dilation, ndim=3)
         self.padding = centred(self.kernel_size, self.stride, shifts, spreads)
+        Geometry(self.kernel_size, self.stride, self.padding, spreads)  # refuses zeros
         self.transposed = transposed
         self.generative = generative
         if generative and not transposed:

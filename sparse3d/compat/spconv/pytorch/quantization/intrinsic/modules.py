@@ -1,60 +1,11 @@
 """`spconv.pytorch.quantization.intrinsic.modules`: containers of what is computed in one pass."""
 
-from __future__ import annotations
-
-from typing import Any
-
-from torch import nn
-
-from ......tensor import SparseConvTensor
-from ...conv import SparseConvolution
-from ...modules import SparseSequential
+from ......nn.fused import (
+    SpconvAddReLUNd,
+    SpconvBnAddReLUNd,
+    SpconvBnNd,
+    SpconvBnReLUNd,
+    SpconvReLUNd,
+)
 
 __all__ = ["SpconvAddReLUNd", "SpconvBnAddReLUNd", "SpconvBnNd", "SpconvBnReLUNd", "SpconvReLUNd"]
-
-
-def _checked(name: str, module: Any, kind: type[nn.Module]) -> nn.Module:
-    if not isinstance(module, kind):
-        raise TypeError(f"{name} must be {kind.__name__}, got {type(module).__name__}")
-    return module
-
-
-class SpconvReLUNd(SparseSequential):
-    """Convolution, ReLU."""
-
-    def __init__(self, conv: Any, relu: Any) -> None:
-        super().__init__(_checked("conv", conv, SparseConvolution), _checked("relu", relu, nn.ReLU))
-
-
-class SpconvBnNd(SparseSequential):
-    """Convolution, batch norm."""
-
-    def __init__(self, conv: Any, bn: Any) -> None:
-        super().__init__(
-            _checked("conv", conv, SparseConvolution), _checked("bn", bn, nn.BatchNorm1d)
-        )
-
-
-class SpconvBnReLUNd(SparseSequential):
-    """Convolution, batch norm, ReLU."""
-
-    def __init__(self, conv: Any, bn: Any, relu: Any) -> None:
-        super().__init__(
-            _checked("conv", conv, SparseConvolution),
-            _checked("bn", bn, nn.BatchNorm1d),
-            _checked("relu", relu, nn.ReLU),
-        )
-
-
-class SpconvAddReLUNd(SpconvReLUNd):
-    """Convolution, sum with another tensor on its output's sites, ReLU."""
-
-    def forward(self, input: Any, add_input: SparseConvTensor) -> Any:  # type: ignore[override]
-        return super().forward(input, add_input)
-
-
-class SpconvBnAddReLUNd(SpconvBnReLUNd):
-    """Convolution, batch norm, sum with another tensor on its output's sites, ReLU."""
-
-    def forward(self, input: Any, add_input: SparseConvTensor) -> Any:  # type: ignore[override]
-        return super().forward(input, add_input)

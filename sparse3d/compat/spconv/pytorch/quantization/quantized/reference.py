@@ -1,9 +1,10 @@
-"""`spconv.pytorch.quantization.quantized.reference`: not implemented."""
+"""`spconv.pytorch.quantization.quantized.reference`."""
 
-from .._int8 import Int8Layer
+from ......nn import fake_quant
+from ...conv import SparseConvolution
 
 __all__ = ["SpConv"]
 
 
-class SpConv(Int8Layer):
-    """A float layer with quantised weights: not here."""
+class SpConv(fake_quant.SpConv, SparseConvolution):
+    """`sparse3d.nn.fake_quant.SpConv`."""

@@ -66,6 +66,7 @@ def conv3d(
     size, steps, shifts, spreads = (
         make_ntuple(value, ndim=3) for value in (kernel_size, stride, padding, dilation)
     )
+    Geometry(size, steps, shifts, spreads)  # refuses zeros
     settings = resolved(config)
     settings["parity"] = parity
     if parity and input.contracted:

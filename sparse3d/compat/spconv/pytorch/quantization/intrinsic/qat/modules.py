@@ -1,6 +1,7 @@
-"""`spconv.pytorch.quantization.intrinsic.qat.modules`: not implemented."""
+"""`spconv.pytorch.quantization.intrinsic.qat.modules`: convolutions whose kernels are rounded."""
 
-from ..._int8 import Int8Layer
+from .......nn import fake_quant
+from ....conv import SparseConvolution
 
 __all__ = [
     "SparseConv",
@@ -12,25 +13,27 @@ __all__ = [
 ]
 
 
-class SparseConv(Int8Layer):
-    """Trained with fake quantisation: not here."""
+class SparseConv(fake_quant.SparseConv, SparseConvolution):
+    """`sparse3d.nn.fake_quant.SparseConv`."""
+
+    float_kind = SparseConvolution
 
 
-class SparseConvReLU(Int8Layer):
-    """Trained with fake quantisation: not here."""
+class SparseConvReLU(fake_quant.SparseConvReLU, SparseConv):
+    """`sparse3d.nn.fake_quant.SparseConvReLU`."""
 
 
-class SparseConvAddReLU(Int8Layer):
-    """Trained with fake quantisation: not here."""
+class SparseConvAddReLU(fake_quant.SparseConvAddReLU, SparseConv):
+    """`sparse3d.nn.fake_quant.SparseConvAddReLU`."""
 
 
-class SparseConvBn(Int8Layer):
-    """Trained with fake quantisation: not here."""
+class SparseConvBn(fake_quant.SparseConvBn, SparseConv):
+    """`sparse3d.nn.fake_quant.SparseConvBn`."""
 
 
-class SparseConvBnReLU(Int8Layer):
-    """Trained with fake quantisation: not here."""
+class SparseConvBnReLU(fake_quant.SparseConvBnReLU, SparseConv):
+    """`sparse3d.nn.fake_quant.SparseConvBnReLU`."""
 
 
-class SparseConvBnAddReLU(Int8Layer):
-    """Trained with fake quantisation: not here."""
+class SparseConvBnAddReLU(fake_quant.SparseConvBnAddReLU, SparseConv):
+    """`sparse3d.nn.fake_quant.SparseConvBnAddReLU`."""

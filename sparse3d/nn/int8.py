@@ -1,4 +1,4 @@
-"""Int8 layers: importable, so that code which only names them runs, and refusing to be made."""
+"""Layers that would compute in int8: they can be named, and refuse to be made."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from typing import NoReturn
 
 from torch import nn
 
-__all__ = ["Int8Layer"]
+__all__ = [
+    "LinearPerChannelWeight",
+    "LinearPerChannelWeightReLU",
+    "SparseConv",
+    "SparseConvAddReLU",
+    "SparseConvReLU",
+]
 
 
-class Int8Layer(nn.Module):
+class _Int8Layer(nn.Module):
     """A layer that is not implemented.
 
     Raises:
@@ -35,3 +41,23 @@ class Int8Layer(nn.Module):
             f"{cls.__name__} must be left out with sparse3d, got a call; int8 quantisation is not "
             "implemented, use float16 or bfloat16 (torch.autocast)"
         )
+
+
+class SparseConv(_Int8Layer):
+    """A convolution: not here."""
+
+
+class SparseConvReLU(_Int8Layer):
+    """A convolution and ReLU: not here."""
+
+
+class SparseConvAddReLU(_Int8Layer):
+    """A convolution, sum and ReLU: not here."""
+
+
+class LinearPerChannelWeight(_Int8Layer):
+    """A linear layer: not here."""
+
+
+class LinearPerChannelWeightReLU(_Int8Layer):
+    """A linear layer and ReLU: not here."""

@@ -65,6 +65,9 @@ void multiply_rows(const AmxMultiply& j) {
     for (int64_t p = 0; p < j.n; p += 32) {
       const int64_t m = j.n - p < 32 ? j.n - p : 32;
       const uint16_t *a = j.x + p * j.ldx, *b = wo;
+      if (kStore && !j.dst && o == 0)
+        for (int64_t r = p + 32, e = j.n < p + 64 ? j.n : p + 64; r < e; ++r)
+          for (int64_t k = 0; k < j.k; k += 32) __builtin_prefetch(j.x + r * j.ldx + k);
       _tile_zero(0);
       _tile_zero(1);
       if (m <= 16) {  // half a block

@@ -8,13 +8,14 @@ import torch
 
 from ..ops.coordinates import coordinate_lookup, coordinate_table, coordinate_unique
 from ._library import address, call, library, threads
+from ._memory import empty
 
 
 @coordinate_table.kernel("cpu")
 def _table(coords: torch.Tensor) -> torch.Tensor:
     coords = coords.contiguous()
     rows, columns = coords.shape
-    table = torch.empty(library.s3d_table_words(rows), dtype=torch.int32)
+    table = empty((library.s3d_table_words(rows),), torch.int32)
     call("s3d_coordinate_table", threads(), address(coords), rows, columns - 1, address(table))
     return table
 

@@ -17,6 +17,7 @@ from ..ops.kernel_map import (
     kernel_map_submanifold,
 )
 from ._library import address, call, library, longs, path, threads
+from ._memory import empty
 
 
 def _take(handle: ctypes.c_void_p, taps: int, columns: int) -> CreatedPairs:
@@ -25,8 +26,7 @@ def _take(handle: ctypes.c_void_p, taps: int, columns: int) -> CreatedPairs:
     library.s3d_map_sizes(handle, ctypes.byref(pairs), ctypes.byref(rows))
     try:
         out_coords = torch.empty((rows.value if columns else 0, columns), dtype=torch.int32)
-        src = torch.empty(pairs.value, dtype=torch.int32)
-        dst = torch.empty(pairs.value, dtype=torch.int32)
+        src, dst = (empty((pairs.value,), torch.int32) for _ in range(2))
         splits = torch.empty(taps + 1, dtype=torch.int64)
     except BaseException:
         library.s3d_map_free(handle)

@@ -85,6 +85,17 @@ def test_submanifold_of_unequal_axes(scene):
     compare(M.kernel_map_submanifold, scene(500, 3), [1, 5, 3], [2, 1, 3])
 
 
+@pytest.mark.parametrize("path", _library.paths())
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_submanifold_of_a_filled_cube(kernel, path):
+    """Many chunks of rows, and more pairs a row than a scan has: the lists of what is found grow."""
+    sites = torch.cartesian_prod(*[torch.arange(24, dtype=torch.int32)] * 3)
+    sites = sites[torch.randperm(len(sites), generator=torch.Generator().manual_seed(0))]
+    coords = torch.nn.functional.pad(sites, (1, 0)).contiguous()
+    with _library.use_path(path):
+        compare(M.kernel_map_submanifold, coords, [kernel] * 3, [1] * 3)
+
+
 GEOMETRIES = [  # kernel, stride, padding, dilation
     (2, 2, 0, 1),
     (3, 2, 1, 1),

@@ -28,7 +28,7 @@ def test_a_dead_tensor_gives_its_block_back():
     assert memory.kept() >= LEAST_BYTES
     nearly = memory.empty((ROWS - ROWS // 50, 64), torch.float32)
     assert nearly.data_ptr() == place
-    assert memory.kept() == 0
+    assert memory.kept() <= LEAST_BYTES // 20  # what is left of the range
     assert other.data_ptr() != place
 
 
@@ -42,24 +42,59 @@ def test_live_tensors_never_share_memory():
 
 @pytest.mark.parametrize("limit", [4, 1000])
 def test_what_is_kept_has_a_limit(limit):
-    memory = Memory(limit * LEAST_BYTES)
+    memory = Memory(limit * LEAST_BYTES, LEAST_BYTES)
     held = [memory.empty((ROWS + 512 * i, 64), torch.float32) for i in range(8)]
     used = sum(v.nbytes for v in held)
     held.clear()
     assert 0 < memory.kept() <= min(limit * LEAST_BYTES, 1.2 * used)
 
 
-def test_small_and_much_smaller_outputs_take_no_block():
-    memory = Memory(64 * LEAST_BYTES)
-    held = [memory.empty((8 * ROWS, 64), torch.float32) for _ in range(2)]
-    del held[0]
+def test_what_is_offered_to_the_system_serves_again():
+    memory = Memory(0, LEAST_BYTES)
+    first = memory.empty((ROWS, 64), torch.float32).fill_(3)
+    place = first.data_ptr()
+    del first
+    assert memory.kept() == 0
+    again = memory.empty((ROWS, 64), torch.float32).fill_(4)
+    assert again.data_ptr() == place
+    assert float(again.mean()) == 4
+
+
+def test_mappings_stay_within_what_was_in_use():
+    memory = Memory(64 * LEAST_BYTES, LEAST_BYTES)
+    for i in range(1, 20):  # each too large for what the last one left
+        memory.empty((i * ROWS, 64), torch.float32)
+    assert memory.kept() <= (19 + 2) * 2 * LEAST_BYTES
+
+
+def test_freed_neighbours_join_and_ranges_are_cut():
+    memory = Memory(64 * LEAST_BYTES, 8 * LEAST_BYTES)
+    held = [memory.empty((ROWS, 64), torch.float32) for _ in range(4)]
+    places = [v.data_ptr() for v in held]
+    step = held[0].nbytes
+    assert places == list(range(places[0], places[0] + 4 * step, step))
     before = memory.kept()
-    assert before > 0
-    small = memory.empty((ROWS // 4, 64), torch.float32)
-    assert memory.kept() == before
-    smaller = memory.empty((ROWS, 64), torch.float32)
-    assert memory.kept() == 0  # what fits nothing makes room
-    assert small.shape[0] < smaller.shape[0]
+    del held[2], held[1]
+    assert memory.kept() == before + 2 * step
+    assert memory.empty((2 * ROWS, 64), torch.float32).data_ptr() == places[1]
+    part = memory.empty((ROWS // 2, 64), torch.float32)
+    rest = memory.empty((ROWS + ROWS // 2, 64), torch.float32)
+    assert (part.data_ptr(), rest.data_ptr()) == (places[1], places[1] + part.nbytes)
+
+
+def test_small_outputs_take_no_range():
+    memory = Memory(64 * LEAST_BYTES)
+    assert memory.empty((ROWS // 4, 64), torch.float32).shape == (ROWS // 4, 64)
+    assert memory.kept() == 0
+    assert not memory._segments
+
+
+def test_a_tensor_that_dies_under_the_lock_is_not_lost():
+    memory = Memory(8 * LEAST_BYTES)
+    mine = memory.empty((ROWS, 64), torch.float32)
+    with memory.lock:
+        del mine
+    assert memory.kept() == 2 * LEAST_BYTES
 
 
 def test_threads_do_not_meet_in_one_block():

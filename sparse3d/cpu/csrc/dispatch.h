@@ -95,8 +95,8 @@ struct Kernels {
   // Hashes of 16 neighbours and the set of those that the table's bit filter lets pass.
   uint32_t (*maybe16)(const uint32_t* linear, uint32_t offset, const uint32_t* filter,
                       int filter_bits, uint32_t* hashes);
-  // Keeps the non-negative entries of row[begin, end) as (src, dst = position).
-  void (*compact)(const int32_t* row, int64_t begin, int64_t end, int32_t* src, int32_t* dst);
+  // Keeps the non-negative ones of n entries as (src, dst = first + position).
+  void (*compact)(const int32_t* row, int64_t n, int32_t first, int32_t* src, int32_t* dst);
 };
 
 // sum[dst[p] - base, :] (+)= x[p, :] @ w in bfloat16 on AMX tiles. Rows of x are readable up to the

@@ -86,28 +86,49 @@ void search_submanifold(int32_t threads, const Kernels& kernels, const Table<W>&
     search_given<W>(threads, kernels, table, g, table.row(0), n, map);
     return;
   }
-  const int64_t centre = g.taps / 2;
+  const int64_t centre = g.taps / 2, chunks = chunk_count(n);
   map.taps = g.taps;
   map.rows_out = n;
   map.identity = centre;
-  map.neighbour = Buffer<int32_t>(g.taps * n);
-  int32_t* nbr = map.neighbour.data();
+  map.neighbour = Buffer<int32_t>(centre * n);
+  map.start.assign(static_cast<size_t>(g.taps * chunks), 0);
+  map.searched.resize(static_cast<size_t>(chunks));
+  map.searched_in.reserve(3 * n);
+  int32_t* mirrored = map.neighbour.data();  // tap K-1-t at row centre-1-t
   const std::vector<Tap> taps = taps_of(g, centre);
-  parallel_for(threads, chunk_count(n), [&](int64_t c) {
+  parallel_for(threads, chunks, [&](int64_t c) {
     const int64_t i = c * kChunk, rows = std::min(n - i, kChunk);
-    for (int64_t t = 0; t < g.taps; ++t)
-      if (t != centre) memset(nbr + t * n + i, 0xff, static_cast<size_t>(rows) * 4);
+    for (int64_t t = 0; t < centre; ++t)
+      memset(mirrored + t * n + i, 0xff, static_cast<size_t>(rows) * 4);
   });
-  parallel_for(threads, chunk_count(n), [&](int64_t c) {
-    for (int64_t i = c * kChunk, e = std::min(n, i + kChunk); i < e; i += kStep) {
-      const int m = static_cast<int>(std::min(kStep, e - i));
+  // What a chunk finds stays in a cache until its pairs are counted and written.
+  parallel_for(threads, chunks, [&](int64_t c) {
+    const int64_t begin = c * kChunk, end = std::min(n, begin + kChunk), rows = end - begin;
+    Buffer<int32_t> near(centre * rows);
+    if (centre) memset(near.data(), 0xff, static_cast<size_t>(centre * rows) * 4);
+    Buffer<int64_t> count(centre);
+    std::fill(count.data(), count.data() + centre, int64_t(0));
+    for (int64_t i = begin; i < end; i += kStep) {
+      const int m = static_cast<int>(std::min(kStep, end - i));
       int64_t base[kStep * W];
       for (int k = 0; k < m * W; ++k) base[k] = table.row(i)[k];
       search_rows<W>(kernels, table, taps, base, m, [&](int64_t t, int r, int32_t row) {
-        nbr[t * n + i + r] = row;
-        nbr[(g.taps - 1 - t) * n + row] = static_cast<int32_t>(i + r);
+        near[t * rows + i - begin + r] = row;
+        ++count[t];
+        mirrored[(centre - 1 - t) * n + row] = static_cast<int32_t>(i + r);
       });
     }
+    int64_t all = 0;
+    for (int64_t t = 0; t < centre; ++t) {
+      map.start[static_cast<size_t>(t * chunks + c)] = count[t];
+      all += count[t];
+    }
+    int32_t* pairs = map.searched_in.take(2 * all);
+    for (int64_t t = 0, at = 0; t < centre; at += count[t++])
+      if (count[t])
+        kernels.compact(near.data() + t * rows, rows, static_cast<int32_t>(begin), pairs + at,
+                        pairs + all + at);
+    map.searched[static_cast<size_t>(c)] = pairs;
   });
 }
 
@@ -149,12 +170,14 @@ template void search_given<5>(int32_t, const Kernels&, const Table<5>&, const Ge
 
 void MapBuild::count_neighbours(int32_t threads) {
   const int64_t chunks = chunk_count(rows_out);
-  start.assign(static_cast<size_t>(taps * chunks), 0);
-  parallel_for(threads, taps * chunks, [&](int64_t w) {
+  start.resize(static_cast<size_t>(taps * chunks));
+  const int64_t known = std::max<int64_t>(0, identity) * chunks;
+  parallel_for(threads, taps * chunks - known, [&](int64_t w) {
+    w += known;
     const int64_t t = w / chunks, i = w % chunks * kChunk, m = std::min(rows_out - i, kChunk);
     int64_t found = m;
     if (t != identity) {
-      const int32_t* row = neighbour.data() + t * rows_out + i;
+      const int32_t* row = neighbours(t) + i;
       int32_t some = 0;
       for (int64_t k = 0; k < m; ++k) some += row[k] >= 0;
       found = some;
@@ -169,7 +192,7 @@ void MapBuild::count_neighbours(int32_t threads) {
 }
 
 void MapBuild::take(int32_t threads, int32_t* to_src, int32_t* to_dst) const {
-  if (src.size()) {
+  if (start.empty()) {
     const int64_t pieces = ceil_div(pairs, 1 << 16);
     parallel_for(threads, pieces, [&](int64_t i) {
       const int64_t at = i << 16, bytes = 4 * std::min<int64_t>(1 << 16, pairs - at);
@@ -178,15 +201,32 @@ void MapBuild::take(int32_t threads, int32_t* to_src, int32_t* to_dst) const {
     });
     return;
   }
-  const int64_t chunks = chunk_count(rows_out);
-  parallel_for(threads, neighbour.size() ? taps * chunks : 0, [&](int64_t w) {
-    const int64_t t = w / chunks, i = w % chunks * kChunk, e = std::min(rows_out, i + kChunk);
+  const int64_t chunks = chunk_count(rows_out), known = std::max<int64_t>(0, identity) * chunks;
+  parallel_for(threads, static_cast<int64_t>(searched.size()), [&](int64_t c) {
+    int64_t all = 0;
+    for (int64_t t = 0; t < identity; ++t) {
+      const auto w = static_cast<size_t>(t * chunks + c);
+      all += start[w + 1] - start[w];
+    }
+    const int32_t *from_src = searched[static_cast<size_t>(c)], *from_dst = from_src + all;
+    for (int64_t t = 0; t < identity; ++t) {
+      const auto w = static_cast<size_t>(t * chunks + c);
+      const int64_t count = start[w + 1] - start[w];
+      copy_bytes(to_src + start[w], from_src, count * 4);
+      copy_bytes(to_dst + start[w], from_dst, count * 4);
+      from_src += count;
+      from_dst += count;
+    }
+  });
+  parallel_for(threads, taps * chunks - known, [&](int64_t w) {
+    w += known;
+    const int64_t t = w / chunks, i = w % chunks * kChunk, m = std::min(rows_out - i, kChunk);
     int32_t *s = to_src + start[static_cast<size_t>(w)],
             *d = to_dst + start[static_cast<size_t>(w)];
     if (t == identity)
-      for (int64_t k = i; k < e; ++k) *s++ = *d++ = static_cast<int32_t>(k);
+      for (int64_t k = i; k < i + m; ++k) *s++ = *d++ = static_cast<int32_t>(k);
     else
-      kernels->compact(neighbour.data() + t * rows_out, i, e, s, d);
+      kernels->compact(neighbours(t) + i, m, static_cast<int32_t>(i), s, d);
   });
 }
 

@@ -1,6 +1,7 @@
 // A kernel map under construction: found natively, sized, then copied into the caller's arrays.
 #pragma once
 
+#include <mutex>
 #include <vector>
 
 #include "common.h"
@@ -35,19 +36,50 @@ struct Geometry {
   }
 };
 
+// Memory of lists that work items find, in few blocks.
+class Slabs {
+ public:
+  void reserve(int64_t n) { grow(n); }
+  int32_t* take(int64_t n) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (used_ + n > room_) grow(std::max(n, kLeast));
+    used_ += n;
+    return blocks_.back().data() + used_ - n;
+  }
+
+ private:
+  static constexpr int64_t kLeast = 1 << 20;
+  void grow(int64_t n) {
+    blocks_.emplace_back(n);
+    used_ = 0;
+    room_ = n;
+  }
+  std::mutex mutex_;
+  std::vector<Buffer<int32_t>> blocks_;
+  int64_t used_ = 0, room_ = 0;
+};
+
 struct MapBuild {
   int64_t taps = 0, rows_out = 0, pairs = 0;
   std::vector<int64_t> splits;
   Buffer<int32_t> out_coords;  // created maps only
 
-  // Either a neighbour table [taps][rows_out], compacted when taken ...
+  // Either a neighbour table [taps][rows_out], compacted when taken; without the taps up to
+  // `identity`, if there is one: its pairs are (i, i), and those of the taps before it are kept
+  // apart for every chunk of rows, all src and then all dst, tap by tap ...
   Buffer<int32_t> neighbour;
+  Slabs searched_in;
+  std::vector<const int32_t*> searched;
+  int64_t identity = -1;
   std::vector<int64_t> start;  // of every (tap, chunk of rows) in the pair list
-  int64_t identity = -1;       // tap whose pairs are (i, i): not stored in the table
   const Kernels* kernels = nullptr;
   // ... or the finished pairs.
   Buffer<int32_t> src, dst;
 
+  const int32_t* neighbours(int64_t tap) const {
+    return neighbour.data() + (tap - identity - 1) * rows_out;
+  }
+  // `start` holds the counts of the taps before `identity`.
   void count_neighbours(int32_t threads);
   void take(int32_t threads, int32_t* to_src, int32_t* to_dst) const;
 };

@@ -65,6 +65,9 @@ void multiply_rows(const AmxMultiply& j) {
     for (int64_t p = 0; p < j.n; p += 32) {
       const int64_t m = j.n - p < 32 ? j.n - p : 32;
       const uint16_t *a = j.x + p * j.ldx, *b = wo;
+      if (kStore && !j.dst && o == 0)
+        for (int64_t r = p + 32, e = j.n < p + 64 ? j.n : p + 64; r < e; ++r)
+          for (int64_t k = 0; k < j.k; k += 32) __builtin_prefetch(j.x + r * j.ldx + k);
       _tile_zero(0);
       _tile_zero(1);
       if (m <= 16) {  // half a block
@@ -117,15 +120,39 @@ void multiply(const AmxMultiply& j) {
     multiply_rows<false>(j);
 }
 
+// 16 rows of 16 words, ld elements apart, to 16 columns one after the other.
+void transpose(const uint16_t* from, int64_t ld, uint16_t* to) {
+  __m512i r[16], t[16];
+  for (int a = 0; a < 16; ++a) r[a] = _mm512_loadu_si512(from + a * ld);
+  for (int a = 0; a < 16; a += 2) {
+    t[a] = _mm512_unpacklo_epi32(r[a], r[a + 1]);
+    t[a + 1] = _mm512_unpackhi_epi32(r[a], r[a + 1]);
+  }
+  for (int a = 0; a < 16; a += 4) {
+    r[a] = _mm512_unpacklo_epi64(t[a], t[a + 2]);
+    r[a + 1] = _mm512_unpackhi_epi64(t[a], t[a + 2]);
+    r[a + 2] = _mm512_unpacklo_epi64(t[a + 1], t[a + 3]);
+    r[a + 3] = _mm512_unpackhi_epi64(t[a + 1], t[a + 3]);
+  }
+  // Quarter q of r[4 * g + j] now holds rows 4 * g ... 4 * g + 3 of column 4 * q + j.
+  for (int j = 0; j < 4; ++j) {
+    const __m512i even0 = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88),
+                  even1 = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88),
+                  odd0 = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd),
+                  odd1 = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
+    _mm512_storeu_si512(to + j * 32, _mm512_shuffle_i32x4(even0, even1, 0x88));
+    _mm512_storeu_si512(to + (4 + j) * 32, _mm512_shuffle_i32x4(odd0, odd1, 0x88));
+    _mm512_storeu_si512(to + (8 + j) * 32, _mm512_shuffle_i32x4(even0, even1, 0xdd));
+    _mm512_storeu_si512(to + (12 + j) * 32, _mm512_shuffle_i32x4(odd0, odd1, 0xdd));
+  }
+}
+
 void pack(const uint16_t* w, int64_t w_in, int64_t w_out, int64_t k, int64_t n, uint16_t* to) {
   for (int64_t o = 0; o < n; o += 32)
     for (int64_t b = 0; b < k; b += 32)
       for (int64_t h = o; h < o + 32; h += 16, to += 512) {
         if (w_in == 1 && b + 32 <= k && h + 16 <= n) {  // two neighbours along k are one word
-          for (int64_t a = 0; a < 16; ++a) {
-            const uint16_t* from = w + (h + a) * w_out + b;
-            for (int64_t q = 0; q < 16; ++q) __builtin_memcpy(to + q * 32 + a * 2, from + q * 2, 4);
-          }
+          transpose(w + h * w_out + b, w_out, to);
           continue;
         }
         for (int64_t q = 0; q < 32; ++q)

@@ -104,21 +104,21 @@ uint32_t maybe16(const uint32_t* linear, uint32_t offset, const uint32_t* filter
   return live;
 }
 
-void compact(const int32_t* row, int64_t begin, int64_t end, int32_t* src, int32_t* dst) {
-  int64_t i = begin;
-  for (; i + 8 <= end; i += 8) {
+void compact(const int32_t* row, int64_t n, int32_t first, int32_t* src, int32_t* dst) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
     const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + i));
     uint32_t keep = ~static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(v))) & 0xff;
     for (; keep; keep &= keep - 1) {
       const int64_t at = i + __builtin_ctz(keep);
       *src++ = row[at];
-      *dst++ = static_cast<int32_t>(at);
+      *dst++ = first + static_cast<int32_t>(at);
     }
   }
-  for (; i < end; ++i) {
+  for (; i < n; ++i) {
     if (row[i] < 0) continue;
     *src++ = row[i];
-    *dst++ = static_cast<int32_t>(i);
+    *dst++ = first + static_cast<int32_t>(i);
   }
 }
 

@@ -85,24 +85,24 @@ uint32_t maybe16(const uint32_t* linear, uint32_t offset, const uint32_t* filter
       w, _mm512_sllv_epi32(_mm512_set1_epi32(1), _mm512_and_si512(f, _mm512_set1_epi32(31))));
 }
 
-void compact(const int32_t* row, int64_t begin, int64_t end, int32_t* src, int32_t* dst) {
-  int64_t i = begin;
+void compact(const int32_t* row, int64_t n, int32_t first, int32_t* src, int32_t* dst) {
+  int64_t i = 0;
   const __m512i steps = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-  for (; i + 16 <= end; i += 16) {
+  for (; i + 16 <= n; i += 16) {
     const __m512i v = _mm512_loadu_si512(row + i);
     const __mmask16 keep = static_cast<__mmask16>(~_mm512_movepi32_mask(v));
     if (!keep) continue;
     _mm512_mask_compressstoreu_epi32(src, keep, v);
     _mm512_mask_compressstoreu_epi32(
-        dst, keep, _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(i)), steps));
+        dst, keep, _mm512_add_epi32(_mm512_set1_epi32(first + static_cast<int32_t>(i)), steps));
     const int kept = __builtin_popcount(keep);
     src += kept;
     dst += kept;
   }
-  for (; i < end; ++i) {
+  for (; i < n; ++i) {
     if (row[i] < 0) continue;
     *src++ = row[i];
-    *dst++ = static_cast<int32_t>(i);
+    *dst++ = first + static_cast<int32_t>(i);
   }
 }
 

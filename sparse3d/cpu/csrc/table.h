@@ -15,7 +15,7 @@ constexpr uint32_t kEmpty = ~0u;
 constexpr int64_t kHeaderWords = 16;  // word 0: some coordinate occurs in more than one row
 
 inline int table_bits(int64_t n) { return std::min(32, std::max(6, log2_ceil(n) + 1)); }
-inline int filter_bits(int64_t n) { return std::min(32, std::max(9, log2_ceil(n) + 4)); }
+inline int filter_bits(int64_t n) { return std::min(32, std::max(9, log2_ceil(n) + 6)); }
 inline int64_t table_words(int64_t n) {
   return kHeaderWords + (int64_t(1) << table_bits(n)) + (int64_t(1) << (filter_bits(n) - 5));
 }
@@ -72,7 +72,8 @@ class Table {
     parallel_for(threads, chunk_count(n_), [&](int64_t c) {
       bool again = false;
       for (int64_t i = c * kChunk, e = std::min(n_, i + kChunk); i < e; ++i) {
-        if (i + kAhead < e) fetch(mix_hash(linear_hash<W>(row(i + kAhead))));
+        if (i + kAhead < e) fetch(hash_of(i + kAhead));
+        if (i + kAhead / 2 < e) fetch_held(hash_of(i + kAhead / 2));
         again |= insert(static_cast<uint32_t>(i));
       }
       if (again)
@@ -116,6 +117,13 @@ class Table {
     __builtin_prefetch(slots_ + (hash >> (32 - bits_)), 1);
     __builtin_prefetch(filter_ + (hash >> (32 - filter_bits_) >> 5), 1);
   }
+
+  // The row that an insertion will be compared with.
+  void fetch_held(uint32_t hash) const {
+    const uint32_t v = as_atomic(slots_ + (hash >> (32 - bits_))).load(std::memory_order_relaxed);
+    if (v != kEmpty) __builtin_prefetch(row(v));
+  }
+  uint32_t hash_of(int64_t i) const { return mix_hash(linear_hash<W>(row(i))); }
 
   static std::atomic<uint32_t>& as_atomic(uint32_t* p) {
     static_assert(sizeof(std::atomic<uint32_t>) == 4, "slots are plain words between builds");

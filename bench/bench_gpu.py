@@ -194,6 +194,10 @@ def kernels(name: str, call: Callable[[], Any], lines: int) -> None:
 
 
 def section_maps() -> None:
+    from sparse3d.ops.conv import conv_plan
+    from sparse3d.ops.coordinates import build_table
+    from sparse3d.ops.kernel_map import kernel_map_neighbours
+
     for name, coords, bound in (
         ("scan", _scene.lidar()[0].cuda(), 0.1),
         ("shell", _scene.shell().cuda(), 0.15),
@@ -205,9 +209,26 @@ def section_maps() -> None:
             sites.trust_distinct()
             return sites.submanifold((3, 3, 3), (1, 1, 1))
 
-        note(f"{name}: pairs of 27 taps from coordinates, wall", wall(pairs), bound)
-        note(f"{name}: the same with row sort and tiles, wall", wall(lambda: pairs().plan()), 0.25)
-        note_room(name, coords)
+        splits = torch.zeros(28, dtype=torch.int64)
+
+        def table(coords: torch.Tensor = coords) -> torch.Tensor:
+            return kernel_map_neighbours(coords, build_table(coords), [3, 3, 3], [1, 1, 1])
+
+        def plan_of_table(table: Callable[[], torch.Tensor] = table) -> Any:
+            made = table()
+            return conv_plan(made, made, splits, len(made), len(made), True, True)
+
+        with torch.no_grad():
+            note(f"{name}: neighbour table [N, 27] from coordinates, wall", wall(table), bound)
+            note(f"{name}: neighbour table, in a CUDA graph", device(table, 5), bound)
+            note(f"{name}: with row sort and tiles, wall", wall(plan_of_table), 0.25)
+            note(f"{name}: row sort too, in a CUDA graph", device(plan_of_table, 5), 0.25)
+            count, spent, rows = launches(plan_of_table)
+            note(f"{name}: with row sort and tiles, launches", count, None, "")
+            for key, times, micro in rows[:14]:
+                print(f"      {key[:70]:70} x{times:<4} {micro:8.0f} us")
+        note(f"{name}: pairs of 27 taps from coordinates, wall", wall(pairs))
+        note(f"{name}: pairs with row sort and tiles, wall", wall(lambda: pairs().plan()))
         made = pairs()
 
         def plan(made: Any = made) -> None:
@@ -219,19 +240,6 @@ def section_maps() -> None:
         note(f"{name}: row sort and tiles alone, device", spent / 1e3)
         for key, times, micro in rows[:8]:
             print(f"      {key[:70]:70} x{times:<4} {micro:8.0f} us")
-
-
-def note_room(name: str, coords: torch.Tensor) -> None:
-    """The same as `nn.capture` makes it, and as a CUDA graph."""
-    from sparse3d.nn._room import Room, Rooms
-
-    rooms = Rooms()
-
-    def table() -> Any:
-        return Room(coords, None, 1, rooms).submanifold((3, 3, 3), (1, 1, 1))
-
-    note(f"{name}: neighbour table [N, 27], in a CUDA graph", device(table, 5))
-    note(f"{name}: the same with row sort and tiles", device(lambda: table().plan(), 5), 0.25)
 
 
 def layer_lines(
@@ -248,6 +256,7 @@ def layer_lines(
     name = f"SubMConv {width} {kind} {scene}"
     with torch.no_grad():
         note(f"{name}, forward, wall", wall(lambda: layer(x)), bounds.get("wall"))
+        note(f"{name}, forward, host until it returns", host(lambda: layer(x)))
         spent = device(lambda: layer(x))
         note(f"{name}, forward, device", spent, bounds.get("device"))
         note(f"{name}, forward, useful", flop / spent / 1e9, None, "TF")

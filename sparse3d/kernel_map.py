@@ -16,7 +16,7 @@ import torch
 
 from . import _check
 from ._registry import backend_for
-from .geometry import Geometry, submanifold_padding
+from .geometry import Geometry, submanifold_geometry
 from .ops import kernel_map as rules
 from .ops.conv import conv_plan
 from .ops.coordinates import build_table, coordinate_lookup
@@ -285,11 +285,9 @@ class Coordinates:
     def submanifold(self, kernel_size: Sequence[int], dilation: Sequence[int]) -> KernelMap:
         """The map of a submanifold layer, built once per kernel size and dilation."""
         self._refresh()
-        ones = (1,) * len(kernel_size)
-        padding = submanifold_padding(kernel_size, dilation)
-        geometry = Geometry(tuple(kernel_size), ones, padding, tuple(dilation))
-        key = ("submanifold", geometry)
+        key = ("submanifold", tuple(kernel_size), tuple(dilation))
         if key not in self._maps:
+            geometry = submanifold_geometry(kernel_size, dilation)
             with lasting():
                 pairs = rules.submanifold(self.indices, kernel_size, dilation, self.table())
             distinct = self._is_distinct()

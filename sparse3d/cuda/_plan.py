@@ -163,8 +163,7 @@ def _of_table(table: torch.Tensor) -> list[torch.Tensor]:
 
 def is_identity(src: torch.Tensor, dst: torch.Tensor, taps: int, num_in: int, num_out: int) -> bool:
     """Whether one tap pairs every row with itself: such a map is one tensor twice."""
-    rows = src.shape[0]
-    return taps == 1 and rows == num_in == num_out and src.data_ptr() == dst.data_ptr()
+    return taps == 1 and src.shape[0] == num_in == num_out and src.data_ptr() == dst.data_ptr()
 
 
 @conv_plan.kernel("cuda")

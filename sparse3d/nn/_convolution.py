@@ -22,7 +22,7 @@ from ..ops.conv import ACTIVATIONS, conv, fused_conv
 from ..tensor import IndiceData, SparseConvTensor
 from ._layer import SitesLayer
 from ._preparation import is_preparing
-from ._reuse import check_inverse, check_reuse
+from ._reuse import check_inverse, check_reuse, serves
 from .core import ConvAlgo
 
 __all__ = ["FILTER_HWIO", "SparseConvolution", "SparseConvolutionBase"]
@@ -238,9 +238,8 @@ class SparseConvolution(SitesLayer):
                 geometries).
         """
         self._check_input(input)
-        _check.channels(self._label(), self.in_channels, input.features.shape[1])
-        sites = input.sites(self._label())
-        pairs, target, indice_dict = self._map(input, sites)
+        self._check_channels(input)
+        pairs, target, indice_dict = self._map(input, self._sites(input))
         residual = None if add_input is None else self._residual(add_input, pairs)
         if is_preparing():
             pairs.plan()
@@ -261,8 +260,8 @@ class SparseConvolution(SitesLayer):
         alpha: float,
     ) -> SparseConvTensor:
         """`act(kernel * x * scale + bias + add_input)` in one pass, for inference."""
-        _check.channels(self._label(), self.in_channels, input.features.shape[1])
-        pairs, target, indice_dict = self._map(input, input.sites(self._label()))
+        self._check_channels(input)
+        pairs, target, indice_dict = self._map(input, self._sites(input))
         residual = None if add_input is None else self._residual(add_input, pairs)
         features = fused_conv(
             input.features,
@@ -309,25 +308,31 @@ class SparseConvolution(SitesLayer):
         _check.channels(label, self.out_channels, width)
         return add_input.features
 
+    def _check_channels(self, input: SparseConvTensor) -> None:
+        channels = input.features.shape[1]
+        if channels != self.in_channels:
+            _check.channels(self._label(), self.in_channels, channels)
+
     def _convolve(
         self, features: torch.Tensor, pairs: KernelMap, residual: torch.Tensor | None
     ) -> torch.Tensor:
-        tensors = (features, self.weight, self.bias, residual)
+        bias = self.bias
         needs_grad = torch.is_grad_enabled() and any(
-            value is not None and value.requires_grad for value in tensors
+            value is not None and value.requires_grad
+            for value in (features, self.weight, bias, residual)
         )
         if not needs_grad:
             return fused_conv(
                 features,
                 self.kernel(),
                 pairs,
-                self.bias,
+                bias,
                 residual,
                 self.act_type,
                 self.act_alpha,
                 self.groups,
             )
-        out = conv(features, self.kernel(), pairs, self.bias, self.groups)
+        out = conv(features, self.kernel(), pairs, bias, self.groups)
         if residual is not None:
             out = out + residual
         return activate(out, self.act_type, self.act_alpha)
@@ -347,7 +352,8 @@ class SparseConvolution(SitesLayer):
         if found is not None and found.is_subm and self.subm and not found.is_current():
             found = None  # its sites were edited in place: the pairs are made anew
         if found is not None:
-            check_reuse(self._key_label(), self.geometry, self.subm, found, sites)
+            if not (self.subm and serves(found, self.kernel_size, self.dilation, sites)):
+                check_reuse(self._key_label(), self.geometry, self.subm, found, sites)
             return found.kernel_map, sites, input.indice_dict
         if self.subm:
             pairs, target = sites.submanifold(self.kernel_size, self.dilation), sites

@@ -15,10 +15,11 @@ import torch
 
 from .. import _check
 from .._registry import backend_for
-from ..geometry import Geometry, submanifold_padding, taps
+from ..geometry import Geometry, submanifold_geometry
 from ..kernel_map import Coordinates, KernelMap
 from ..ops.conv import conv_plan
 from ..ops.coordinates import coordinate_lookup
+from ..ops.kernel_map import kernel_map_neighbours
 
 __all__ = ["Room", "Rooms", "nowhere", "refuse_room"]
 
@@ -101,19 +102,11 @@ class Room(Coordinates):
         return self._count
 
     def submanifold(self, kernel_size: Sequence[int], dilation: Sequence[int]) -> KernelMap:
-        padding = submanifold_padding(kernel_size, dilation)
-        ones = (1,) * len(kernel_size)
-        geometry = Geometry(tuple(kernel_size), ones, padding, tuple(dilation))
+        geometry = submanifold_geometry(kernel_size, dilation)
         key = ("submanifold", geometry)
         if key not in self._maps:
-            steps = [
-                [0, *(t * d - p for t, d, p in zip(tap, dilation, padding, strict=True))]
-                for tap in taps(kernel_size)
-            ]
-            shift = self._constant(key, steps)
-            wanted = (self.indices[:, None] + shift).reshape(-1, shift.shape[1])
-            found = coordinate_lookup(self.indices, self.table(), wanted)
-            table = found.view(-1, len(steps)).masked_fill_(~self.used[:, None], -1)
+            lists = (list(kernel_size), list(dilation))
+            table = kernel_map_neighbours(self.indices, self.table(), *lists)
             self._maps[key] = _map(table, None, self, self, geometry)
         return self._maps[key]
 

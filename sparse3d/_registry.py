@@ -137,7 +137,7 @@ def _is_watched() -> bool:
         or torch._C._len_torch_function_stack()
         or torch._C._are_functorch_transforms_active()
         or torch._C._get_tracing_state() is not None
-        or torch.autograd._profiler_enabled()
+        or torch._C._autograd._profiler_enabled()
     )
 
 

@@ -109,8 +109,8 @@ def _launch_of(sums: _Sums, forced: ConvTile | None) -> _Launch:
     step = vector(depth, width, x_row, x_low, w_low)
     even = depth % tile.bk == 0 and width % tile.bn == 0
     adds, out_row = sums.residual is not None, width * groups
-    constants = (step, adds, even, sums.backward, terms, sums.wide)
-    constants = (*constants, sums.bm, tile.bn, tile.bk, tile.stages)
+    sizes = (sums.bm, tile.bn, tile.bk, tile.stages)
+    constants = (step, adds, even, sums.backward, terms, sums.wide, *sizes)
     ends = (sums.bias or sums.out_dtype, sums.residual or sums.out_dtype)
     dtypes = (sums.dtype, sums.dtype, sums.out_dtype, *ends, _F32, *[_I32] * 5)
     scalars = (
@@ -274,7 +274,7 @@ class _Grad(NamedTuple):
     finish: Bound
     finish_grid: tuple[int, int, int]
     finish_scalars: tuple[int, ...]
-    count: int
+    part_count: int
     size: int
 
 
@@ -336,7 +336,7 @@ def weight_grad(
     made = _grad_of(x.dtype, rows, taps, c_in, c_out, groups, wide, x.get_device(), tile)
     if x.dtype == _F32:
         x, up, largest = in_terms(x, up)
-    partial = torch.empty((taps, made.count, made.size), dtype=_F32, device=x.device)
+    partial = torch.empty((taps, made.part_count, made.size), dtype=_F32, device=x.device)
     tensors = (x, up, partial, src, dst, bounds, largest)
     made.parts(made.parts_grid, tensors, made.parts_scalars)
     made.finish(made.finish_grid, (partial, out), made.finish_scalars)

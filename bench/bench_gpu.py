@@ -316,7 +316,7 @@ def section_train() -> None:
                 note(f"{name}, layer by layer, host", host(lambda: step(*both()), 8))
                 kernels(f"{name}, layer by layer", lambda: step(*both()), 12)
                 continue
-            ready = spnn.capture(step, *both(), room=1.1, train=True)
+            ready = spnn.capture(step, *both(), room=1.2, train=True)  # the other is 1.16 as large
             note(f"{name}, captured, wall", wall(lambda: ready(*both()), 20), bound)
             kernels(f"{name}, captured", lambda: ready(*both()), 30)
             print(f"      losses {[round(float(ready(*both())), 4) for _ in range(6)]}")
@@ -421,9 +421,10 @@ def sweep_layer(pairs: Any, rows: int, width: int, kind: str) -> None:
     found = []
     for bm in (64, 128):
         plan = _plan.tiles_of(pairs.neighbours(), bounds, 27, bm)
-        picked = conv_tile(plan.filled.shape[0], bm, width, width, 1, terms)
+        room = conv._shared(torch.cuda.current_device())
+        picked = conv_tile(plan.filled.shape[0], bm, width, width, 1, terms, room)
         tried = {picked}
-        for bn in sorted({whole, 64}):
+        for bn in sorted({whole, 64, min(width, 256)}):
             for bk, stages in ((32, 3), (32, 4), (64, 2), (64, 3), (64, 4)):
                 warps = 8 if bm * bn >= 128 * 128 else 4
                 if (

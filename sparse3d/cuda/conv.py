@@ -6,7 +6,7 @@ float32 is three products of float16 terms (`_triton_terms`), or tf32 where
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -95,11 +95,22 @@ class _Launch(NamedTuple):
     split: int
 
 
+@cache
+def _shared(device: int) -> int:
+    """Bytes of shared memory that a block may have; none where kernels are interpreted."""
+    if device < 0:
+        return 0
+    properties = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "shared_memory_per_block_optin", 0))
+
+
 @lru_cache(1024)
 def _launch_of(sums: _Sums, forced: ConvTile | None) -> _Launch:
     """Depth and width are one group's channels that are summed over and made."""
     depth, width, groups, terms = sums.depth, sums.width, sums.groups, sums.terms
-    tile = forced or conv_tile(sums.tiles, sums.bm, depth, width, groups, terms)
+    tile = forced or conv_tile(
+        sums.tiles, sums.bm, depth, width, groups, terms, _shared(sums.device)
+    )
     inner, channels = (width, depth) if sums.backward else (depth, width)
     halves = 2 if terms == 3 else 1  # a row's low terms follow its high ones
     x_row, inner, x_low, w_low = depth * groups * halves, inner * halves, 0, 0

@@ -26,7 +26,7 @@ _AUTOCAST_KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA", "mps": "Autocast
 
 _library = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
 _ops: dict[str, Op] = {}
-_known: dict[torch.device, str | None] = {}
+_types: dict[torch.device, str] = {}
 
 
 class BackendUnavailable(ImportError):
@@ -120,14 +120,14 @@ def backend_for(device: torch.device) -> str:
     """The backend that a call for tensors on `device` goes to in this thread."""
     if _state.forced:
         return _state.forced[-1]
-    return _backend_of(device) or "reference"
+    return _BACKEND_OF_DEVICE.get(_type_of(device), "reference")
 
 
-def _backend_of(device: torch.device) -> str | None:
+def _type_of(device: torch.device) -> str:
     try:
-        return _known[device]
+        return _types[device]
     except KeyError:  # reading `type` costs ten look-ups
-        return _known.setdefault(device, _BACKEND_OF_DEVICE.get(device.type))
+        return _types.setdefault(device, device.type)
 
 
 def _is_watched() -> bool:
@@ -186,9 +186,8 @@ class Op:
                 return self.overload(*args)
             tracked = tracked or arg.requires_grad
         device = args[self._places[0]].device
-        if _backend_of(device) is None:
-            return self.overload(*args)
-        if self._casts and torch.is_autocast_enabled(device.type):
+        kind = _type_of(device)
+        if kind not in _BACKEND_OF_DEVICE or (self._casts and torch.is_autocast_enabled(kind)):
             return self.overload(*args)
         if not (recording and tracked):
             return self._run(device, args)

@@ -162,7 +162,7 @@ def run(
     depth, width = channels // groups, inner
     if not backward:
         depth, width = width, depth
-    out = torch.empty((count, width * groups), dtype=rows.dtype, device=rows.device)
+    out = rows.new_empty(count, width * groups)
     if count == 0 or width == 0:
         return out
     rows, weight = aligned(rows.contiguous()), aligned(weight.contiguous())

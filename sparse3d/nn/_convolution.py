@@ -165,7 +165,7 @@ class SparseConvolution(SitesLayer):
     @property
     def conv1x1(self) -> bool:
         """One tap."""
-        return math.prod(self.kernel_size) == 1
+        return max(self.kernel_size) == 1
 
     @property
     def is_pointwise(self) -> bool:
@@ -175,7 +175,7 @@ class SparseConvolution(SitesLayer):
     @property
     def stores_transposed(self) -> bool:
         """Whether `weight` holds an [in, out] matrix, as spconv's 1 x 1 layers do."""
-        return self.is_pointwise and self.groups == 1
+        return self.groups == 1 and self.is_pointwise
 
     @property
     def geometry(self) -> Geometry:
@@ -316,15 +316,15 @@ class SparseConvolution(SitesLayer):
     def _convolve(
         self, features: torch.Tensor, pairs: KernelMap, residual: torch.Tensor | None
     ) -> torch.Tensor:
-        bias = self.bias
+        kernel, bias = self.kernel(), self.bias
         needs_grad = torch.is_grad_enabled() and any(
             value is not None and value.requires_grad
-            for value in (features, self.weight, bias, residual)
+            for value in (features, kernel, bias, residual)
         )
         if not needs_grad:
             return fused_conv(
                 features,
-                self.kernel(),
+                kernel,
                 pairs,
                 bias,
                 residual,
@@ -332,7 +332,7 @@ class SparseConvolution(SitesLayer):
                 self.act_alpha,
                 self.groups,
             )
-        out = conv(features, self.kernel(), pairs, bias, self.groups)
+        out = conv(features, kernel, pairs, bias, self.groups)
         if residual is not None:
             out = out + residual
         return activate(out, self.act_type, self.act_alpha)

@@ -20,6 +20,7 @@ where a backend re-sorts, tiles or orders rows; a kernel must be right without a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Protocol, cast
 
@@ -365,11 +366,12 @@ def _check_conv(
     _check.tensor("weight", weight)
     if not features.device == weight.device == pairs.src.device:
         _check.same_device(features=features, weight=weight, src=pairs.src)
-    _check.positive("groups", groups)
+    if type(groups) is not int or groups < 1:
+        _check.positive("groups", groups)
     shape, (rows, channels) = weight.shape, features.shape
     if len(shape) < 3:
         _check.fail("weight", "of shape [C_out, *kernel_size, C_in / groups]", list(shape))
-    volume, count = shape[1:-1].numel(), pairs.splits.shape[0] - 1
+    volume, count = math.prod(shape[1:-1]), pairs.splits.shape[0] - 1
     if volume != count:
         _check.fail("weight", f"of {count} taps as the kernel map has", f"{volume} taps")
     if shape[0] % groups or shape[-1] * groups != channels:
@@ -379,6 +381,8 @@ def _check_conv(
             f"features {list(features.shape)}, weight {list(weight.shape)}",
         )
     _check.same_rows("features", rows, "the kernel map's input side", pairs.num_in)
+    if weight.is_contiguous():
+        return weight.view(shape[0], volume, shape[-1])
     return weight.reshape(shape[0], volume, shape[-1])
 
 

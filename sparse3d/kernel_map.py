@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 
@@ -199,6 +199,9 @@ class Coordinates:
         batch_size: number of samples.
     """
 
+    _has_room: ClassVar[bool] = False
+    """Whether rows may be no sites (`nn.capture`)."""
+
     def __init__(
         self, indices: torch.Tensor, spatial_shape: Sequence[int] | None, batch_size: int
     ) -> None:
@@ -260,6 +263,9 @@ class Coordinates:
     def known_distinct(self) -> bool:
         """Whether the rows are known to be distinct, without looking."""
         return bool(self._distinct) and self.is_unchanged()
+
+    def _note_zeros(self, features: torch.Tensor) -> None:
+        """Hear that these features are zero in rows that are no sites, of which there are none."""
 
     def trust_distinct(self) -> None:
         """Record that the rows are distinct by construction."""

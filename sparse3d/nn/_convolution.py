@@ -247,6 +247,8 @@ class SparseConvolution(SitesLayer):
             features = input.features.new_zeros((pairs.num_out, self.out_channels))
         else:
             features = self._convolve(input.features, pairs, residual)
+            if target._has_room and not self._fills(residual):
+                target._note_zeros(features)
         self._record(pairs.num_out)
         return input.on_sites(features, target, indice_dict)
 
@@ -307,6 +309,11 @@ class SparseConvolution(SitesLayer):
         _check.same_rows(label, rows, "the output", pairs.num_out)
         _check.channels(label, self.out_channels, width)
         return add_input.features
+
+    def _fills(self, residual: torch.Tensor | None) -> bool:
+        """Whether a row without pairs may become anything but zero."""
+        plain = residual is None and self.bias is None and self.act_type == "none"
+        return self.is_pointwise or not plain
 
     def _check_channels(self, input: SparseConvTensor) -> None:
         channels = input.features.shape[1]

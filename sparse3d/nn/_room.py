@@ -7,7 +7,8 @@ meet nobody. How many are sites is known on the device alone, so that no map mak
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -83,6 +84,8 @@ class Room(Coordinates):
         rooms: of the sets made from this one.
     """
 
+    _has_room = True
+
     def __init__(
         self,
         indices: torch.Tensor,
@@ -93,7 +96,16 @@ class Room(Coordinates):
         super().__init__(indices, spatial_shape, batch_size)
         self.rooms, self.used = rooms, indices[:, 0] >= 0
         self._count: torch.Tensor | None = None
+        self._zeros: Callable[[], object] = lambda: None
+        self._zeros_version = 0
         self.trust_distinct()
+
+    def _note_zeros(self, features: torch.Tensor) -> None:
+        self._zeros, self._zeros_version = weakref.ref(features), features._version
+
+    def has_zeros(self, features: torch.Tensor) -> bool:
+        """Whether these features, unchanged since a layer made them, are zero beyond the sites."""
+        return self._zeros() is features and features._version == self._zeros_version
 
     def count(self) -> torch.Tensor:
         """How many sites there are, on the device."""

@@ -316,7 +316,8 @@ def section_train() -> None:
                 note(f"{name}, layer by layer, host", host(lambda: step(*both()), 8))
                 kernels(f"{name}, layer by layer", lambda: step(*both()), 12)
                 continue
-            ready = spnn.capture(step, *both(), room=1.2, train=True)  # the other is 1.16 as large
+            scans.turn = 1  # the larger scene is next
+            ready = spnn.capture(step, *both(), room=1.1, train=True)
             note(f"{name}, captured, wall", wall(lambda: ready(*both()), 20), bound)
             kernels(f"{name}, captured", lambda: ready(*both()), 30)
             print(f"      losses {[round(float(ready(*both())), 4) for _ in range(6)]}")

@@ -190,7 +190,8 @@ class Op:
         if kind not in _BACKEND_OF_DEVICE or (self._casts and torch.is_autocast_enabled(kind)):
             return self.overload(*args)
         if not (recording and tracked):
-            return self._run(device, args)
+            with torch._C._AutoDispatchBelowAutograd():
+                return self._run(device, args)
         return self.overload(*args) if self._apply is None else self._apply(*args)
 
     def _dispatch(self, *args: Any) -> Any:
@@ -237,8 +238,12 @@ class Op:
             with torch._C._AutoDispatchBelowAutograd():
                 return overload(*args)
 
+        def beneath(*args: Any) -> Any:
+            with torch._C._AutoDispatchBelowAutograd():
+                return self._dispatch(*args)
+
         def forward(ctx: Any, *args: Any) -> Any:
-            output = below(*args) if _is_watched() else self._dispatch(*args)
+            output = below(*args) if _is_watched() else beneath(*args)
             setup_context(ctx, args, output)
             return output
 

@@ -9,7 +9,6 @@ maps against the torch reference, point operators against it on the queries that
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import statistics
 import sys
 import time
@@ -17,8 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import _scene
 import torch
-from _harness import provenance, scene, shared, write
+from _harness import provenance, write
 
 from sparse3d import _registry, pointops
 from sparse3d.geometry import Geometry
@@ -32,19 +32,8 @@ LEVELS = 5
 
 
 def scans(batch: int) -> torch.Tensor:
-    """Sites of simulated scans at 0.05 m, by the shared generator where it is."""
-    path = shared() / "design/scene.py"
-    if not path.is_file():
-        one = scene("street")
-        return torch.cat([one + torch.tensor([b, 0, 0, 0]).int() for b in range(batch)])
-    spec = importlib.util.spec_from_file_location("scene", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    parts = []
-    for seed in range(batch):
-        cells = torch.from_numpy(module.voxelize(module.scan(seed)[0])[0]).flip(1)
-        parts.append(torch.nn.functional.pad(cells, (1, 0), value=seed))
-    return torch.cat(parts).int().contiguous()
+    """Sites of simulated scans at 0.05 m."""
+    return _scene.lidar(range(batch))[0]
 
 
 def wall(run: Callable[[], Any], repeats: int) -> dict[str, float]:

@@ -194,6 +194,10 @@ def kernels(name: str, call: Callable[[], Any], lines: int) -> None:
 
 
 def section_maps() -> None:
+    from sparse3d.ops.conv import conv_plan
+    from sparse3d.ops.coordinates import build_table
+    from sparse3d.ops.kernel_map import kernel_map_neighbours
+
     for name, coords, bound in (
         ("scan", _scene.lidar()[0].cuda(), 0.1),
         ("shell", _scene.shell().cuda(), 0.15),
@@ -205,9 +209,26 @@ def section_maps() -> None:
             sites.trust_distinct()
             return sites.submanifold((3, 3, 3), (1, 1, 1))
 
-        note(f"{name}: pairs of 27 taps from coordinates, wall", wall(pairs), bound)
-        note(f"{name}: the same with row sort and tiles, wall", wall(lambda: pairs().plan()), 0.25)
-        note_room(name, coords)
+        splits = torch.zeros(28, dtype=torch.int64)
+
+        def table(coords: torch.Tensor = coords) -> torch.Tensor:
+            return kernel_map_neighbours(coords, build_table(coords), [3, 3, 3], [1, 1, 1])
+
+        def plan_of_table(table: Callable[[], torch.Tensor] = table) -> Any:
+            made = table()
+            return conv_plan(made, made, splits, len(made), len(made), True, True)
+
+        with torch.no_grad():
+            note(f"{name}: neighbour table [N, 27] from coordinates, wall", wall(table), bound)
+            note(f"{name}: neighbour table, in a CUDA graph", device(table, 5), bound)
+            note(f"{name}: with row sort and tiles, wall", wall(plan_of_table), 0.25)
+            note(f"{name}: row sort too, in a CUDA graph", device(plan_of_table, 5), 0.25)
+            count, spent, rows = launches(plan_of_table)
+            note(f"{name}: with row sort and tiles, launches", count, None, "")
+            for key, times, micro in rows[:14]:
+                print(f"      {key[:70]:70} x{times:<4} {micro:8.0f} us")
+        note(f"{name}: pairs of 27 taps from coordinates, wall", wall(pairs))
+        note(f"{name}: pairs with row sort and tiles, wall", wall(lambda: pairs().plan()))
         made = pairs()
 
         def plan(made: Any = made) -> None:
@@ -219,19 +240,6 @@ def section_maps() -> None:
         note(f"{name}: row sort and tiles alone, device", spent / 1e3)
         for key, times, micro in rows[:8]:
             print(f"      {key[:70]:70} x{times:<4} {micro:8.0f} us")
-
-
-def note_room(name: str, coords: torch.Tensor) -> None:
-    """The same as `nn.capture` makes it, and as a CUDA graph."""
-    from sparse3d.nn._room import Room, Rooms
-
-    rooms = Rooms()
-
-    def table() -> Any:
-        return Room(coords, None, 1, rooms).submanifold((3, 3, 3), (1, 1, 1))
-
-    note(f"{name}: neighbour table [N, 27], in a CUDA graph", device(table, 5))
-    note(f"{name}: the same with row sort and tiles", device(lambda: table().plan(), 5), 0.25)
 
 
 def layer_lines(
@@ -248,6 +256,7 @@ def layer_lines(
     name = f"SubMConv {width} {kind} {scene}"
     with torch.no_grad():
         note(f"{name}, forward, wall", wall(lambda: layer(x)), bounds.get("wall"))
+        note(f"{name}, forward, host until it returns", host(lambda: layer(x)))
         spent = device(lambda: layer(x))
         note(f"{name}, forward, device", spent, bounds.get("device"))
         note(f"{name}, forward, useful", flop / spent / 1e9, None, "TF")
@@ -307,6 +316,7 @@ def section_train() -> None:
                 note(f"{name}, layer by layer, host", host(lambda: step(*both()), 8))
                 kernels(f"{name}, layer by layer", lambda: step(*both()), 12)
                 continue
+            scans.turn = 1  # the larger scene is next
             ready = spnn.capture(step, *both(), room=1.1, train=True)
             note(f"{name}, captured, wall", wall(lambda: ready(*both()), 20), bound)
             kernels(f"{name}, captured", lambda: ready(*both()), 30)
@@ -412,9 +422,10 @@ def sweep_layer(pairs: Any, rows: int, width: int, kind: str) -> None:
     found = []
     for bm in (64, 128):
         plan = _plan.tiles_of(pairs.neighbours(), bounds, 27, bm)
-        picked = conv_tile(plan.filled.shape[0], bm, width, width, 1, terms)
+        room = conv._shared(torch.cuda.current_device())
+        picked = conv_tile(plan.filled.shape[0], bm, width, width, 1, terms, room)
         tried = {picked}
-        for bn in sorted({whole, 64}):
+        for bn in sorted({whole, 64, min(width, 256)}):
             for bk, stages in ((32, 3), (32, 4), (64, 2), (64, 3), (64, 4)):
                 warps = 8 if bm * bn >= 128 * 128 else 4
                 if (

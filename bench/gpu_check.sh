@@ -51,6 +51,12 @@ for tool in memcheck racecheck; do
     fi
 done
 
+if command -v compute-sanitizer >/dev/null; then
+    run memcheck_triton env PYTORCH_NO_CUDA_MEMORY_CACHING=1 timeout 150 compute-sanitizer --tool memcheck \
+        --error-exitcode 9 "${suite[@]}" tests/cuda/test_triton.py -k 'tiles_hold or pointwise_layer or nothing or four_axes'
+    grep 'ERROR SUMMARY' "$out/memcheck_triton.log"
+fi
+
 run bench_maps_points "$PYTHON" bench/bench_cuda.py --json "$out/cuda.json"
 cat "$out/bench_maps_points.log"
 if [[ -f bench/bench_gpu.py ]]; then

@@ -73,10 +73,11 @@ def narrowed(name: str, value: torch.Tensor) -> torch.Tensor:
 
 def same_device(**tensors: torch.Tensor | None) -> None:
     """All given tensors on one device."""
-    devices = {name: value.device for name, value in tensors.items() if value is not None}
-    if len(set(devices.values())) > 1:
-        listed = ", ".join(f"{name} on {device}" for name, device in devices.items())
-        fail(" and ".join(devices), "on one device", listed, "move them with .to(device)")
+    given = {name: value.device for name, value in tensors.items() if value is not None}
+    devices = list(given.values())
+    if devices and devices.count(devices[0]) < len(devices):
+        listed = ", ".join(f"{name} on {device}" for name, device in given.items())
+        fail(" and ".join(given), "on one device", listed, "move them with .to(device)")
 
 
 def same_rows(name: str, rows: int, other: str, other_rows: int, way_out: str = "") -> None:

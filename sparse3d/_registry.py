@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +26,7 @@ _AUTOCAST_KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA", "mps": "Autocast
 
 _library = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
 _ops: dict[str, Op] = {}
+_types: dict[torch.device, str] = {}
 
 
 class BackendUnavailable(ImportError):
@@ -119,14 +120,25 @@ def backend_for(device: torch.device) -> str:
     """The backend that a call for tensors on `device` goes to in this thread."""
     if _state.forced:
         return _state.forced[-1]
-    return _BACKEND_OF_DEVICE.get(device.type, "reference")
+    return _BACKEND_OF_DEVICE.get(_type_of(device), "reference")
 
 
-def _device_of(args: Sequence[Any]) -> torch.device:
-    for arg in args:
-        if isinstance(arg, torch.Tensor):
-            return arg.device
-    raise TypeError("an operator needs at least one tensor argument")
+def _type_of(device: torch.device) -> str:
+    try:
+        return _types[device]
+    except KeyError:  # reading `type` costs ten look-ups
+        return _types.setdefault(device, device.type)
+
+
+def _is_watched() -> bool:
+    """Whether a mode, a functorch transform, a tracer or the profiler wants to see operators."""
+    return bool(
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._autograd._profiler_enabled()
+    )
 
 
 class Op:
@@ -146,21 +158,50 @@ class Op:
         self.name: str = _library.define(schema)  # type: ignore[no-untyped-call]
         self.reference = reference
         self.kernels: dict[str, Kernel] = {}
+        self._apply: Callable[..., Any] | None = None
+        self._casts = False
         self.__doc__ = reference.__doc__
         _library.impl(self.name, self._dispatch, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
         self._qualname = f"{NAMESPACE}::{self.name}"
         torch.library.register_fake(self._qualname, fake, lib=_library)
         self.overload = getattr(getattr(torch.ops, NAMESPACE), self.name).default
+        kinds = [str(argument.type) for argument in self.overload._schema.arguments]
+        # Where its tensors stand; lists hold a backend's own.
+        self._places = [
+            at for at, kind in enumerate(kinds) if kind in ("Tensor", "Optional[Tensor]")
+        ]
         _ops[self.name] = self
 
     def __call__(self, *args: Any) -> Any:
-        return self.overload(*args)
+        """The operator; straight to its kernel where nothing stands between, which spares a layer
+        two passes through the dispatcher."""
+        if torch.compiler.is_compiling() or _is_watched():
+            return self.overload(*args)
+        recording, tracked = torch.is_grad_enabled(), False
+        for place in self._places if recording else self._places[:2]:
+            arg = args[place] if place < len(args) else None
+            if arg is None:
+                continue
+            if type(arg) is not torch.Tensor and type(arg) is not torch.nn.Parameter:
+                return self.overload(*args)
+            tracked = tracked or arg.requires_grad
+        device = args[self._places[0]].device
+        kind = _type_of(device)
+        if kind not in _BACKEND_OF_DEVICE or (self._casts and torch.is_autocast_enabled(kind)):
+            return self.overload(*args)
+        if not (recording and tracked):
+            with torch._C._AutoDispatchBelowAutograd():
+                return self._run(device, args)
+        return self.overload(*args) if self._apply is None else self._apply(*args)
 
     def _dispatch(self, *args: Any) -> Any:
-        backend = backend_for(_device_of(args))
+        return self._run(args[self._places[0]].device, args)
+
+    def _run(self, device: torch.device, args: tuple[Any, ...]) -> Any:
+        backend = backend_for(device)
         if backend == "reference":
             return self.reference(*args)
-        reason = load(backend)
+        reason = _load_errors[backend] if backend in _load_errors else load(backend)
         if reason is None:
             kernel = self.kernels.get(backend)
             if kernel is not None and (kernel.when is None or kernel.when(*args)):
@@ -205,8 +246,12 @@ class Op:
             with torch._C._AutoDispatchBelowAutograd():
                 return overload(*args)
 
+        def beneath(*args: Any) -> Any:
+            with torch._C._AutoDispatchBelowAutograd():
+                return self._dispatch(*args)
+
         def forward(ctx: Any, *args: Any) -> Any:
-            output = below(*args)
+            output = below(*args) if _is_watched() else beneath(*args)
             setup_context(ctx, args, output)
             return output
 
@@ -223,6 +268,7 @@ class Op:
                 return function.apply(*args)  # type: ignore[attr-defined]
             return below(*args)
 
+        self._apply = function.apply  # type: ignore[attr-defined]
         _library.impl(self.name, run, "Autograd")  # type: ignore[no-untyped-call]
 
     def autocast(self, *arguments: str) -> None:
@@ -232,6 +278,7 @@ class Op:
         `torch.library.register_autocast` fixes the dtype at registration; these kernels read the
         one in force.
         """
+        self._casts = True
         names = [argument.name for argument in self.overload._schema.arguments]
         positions = [names.index(name) for name in arguments]
         for device_type, key in _AUTOCAST_KEYS.items():

@@ -135,6 +135,16 @@ def submanifold_padding(kernel_size: Sequence[int], dilation: Sequence[int]) -> 
     return tuple(d * (k // 2) for k, d in zip(kernel_size, dilation, strict=True))
 
 
+def submanifold_geometry(kernel_size: Sequence[int], dilation: Sequence[int]) -> Geometry:
+    """The geometry of a submanifold layer.
+
+    Raises:
+        ValueError: if a kernel size is even.
+    """
+    padding = submanifold_padding(kernel_size, dilation)
+    return Geometry(tuple(kernel_size), (1,) * len(padding), padding, tuple(dilation))
+
+
 def output_shape(spatial_shape: Sequence[int], geometry: Geometry) -> tuple[int, ...]:
     """Grid of a strided layer, `(n + 2 padding - dilation (k - 1) - 1) // stride + 1` an axis.
 

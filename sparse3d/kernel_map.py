@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 
 from . import _check
 from ._registry import backend_for
-from .geometry import Geometry, submanifold_padding
+from .geometry import Geometry, submanifold_geometry
 from .ops import kernel_map as rules
 from .ops.conv import conv_plan
 from .ops.coordinates import build_table, coordinate_lookup
@@ -199,6 +199,9 @@ class Coordinates:
         batch_size: number of samples.
     """
 
+    _has_room: ClassVar[bool] = False
+    """Whether rows may be no sites (`nn.capture`)."""
+
     def __init__(
         self, indices: torch.Tensor, spatial_shape: Sequence[int] | None, batch_size: int
     ) -> None:
@@ -260,6 +263,9 @@ class Coordinates:
     def known_distinct(self) -> bool:
         """Whether the rows are known to be distinct, without looking."""
         return bool(self._distinct) and self.is_unchanged()
+
+    def _note_zeros(self, features: torch.Tensor) -> None:
+        """Hear that these features are zero in rows that are no sites, of which there are none."""
 
     def trust_distinct(self) -> None:
         """Record that the rows are distinct by construction."""
@@ -329,11 +335,9 @@ class Coordinates:
     def submanifold(self, kernel_size: Sequence[int], dilation: Sequence[int]) -> KernelMap:
         """The map of a submanifold layer, built once per kernel size and dilation."""
         self._refresh()
-        ones = (1,) * len(kernel_size)
-        padding = submanifold_padding(kernel_size, dilation)
-        geometry = Geometry(tuple(kernel_size), ones, padding, tuple(dilation))
-        key = _key("submanifold", geometry)
+        key = ("submanifold", tuple(kernel_size), tuple(dilation))
         if key not in self._maps:
+            geometry = submanifold_geometry(kernel_size, dilation)
             with lasting():
                 pairs = rules.submanifold(self.indices, kernel_size, dilation, self.table())
             distinct = self._is_distinct()

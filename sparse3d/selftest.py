@@ -103,6 +103,8 @@ def _map_cases(rows: int, to: To) -> Iterator[tuple[str, Call]]:
     submanifold, given = kernel_map.kernel_map_submanifold, kernel_map.kernel_map_given
     footprint, floor = kernel_map.kernel_map_footprint, kernel_map.kernel_map_floor
     yield "submanifold", lambda: submanifold(coords, table(coords), three, one)
+    neighbours = kernel_map.kernel_map_neighbours
+    yield "neighbours", lambda: neighbours(coords, table(coords), three, one)
     yield "given", lambda: given(coords, table(coords), queries, three, two, one, one)
     yield "footprint", lambda: footprint(twice, three, two, one, one, [], False)
     yield "generative", lambda: footprint(coords, two, two, zero, one, [], True)

@@ -14,6 +14,7 @@ from ..ops.kernel_map import (
     kernel_map_floor,
     kernel_map_footprint,
     kernel_map_given,
+    kernel_map_neighbours,
     kernel_map_submanifold,
 )
 from ._library import address, call, library, longs, path, threads
@@ -55,6 +56,10 @@ def _submanifold(
     coords = coords.contiguous()
     lists = (longs(kernel_size), longs(dilation))
     return _build("s3d_map_submanifold", coords, kernel_size, False, address(table), *lists)[1:]
+
+
+# Look-ups are native; what is between them is small.
+kernel_map_neighbours.kernel("cpu")(kernel_map_neighbours.reference)
 
 
 @kernel_map_given.kernel("cpu")

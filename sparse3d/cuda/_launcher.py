@@ -27,22 +27,73 @@ class Variant(NamedTuple):
     warps: int
 
 
-class _Ready(NamedTuple):
-    launch: Callable[..., None]
-    function: Any
-    before: tuple[Any, ...]
-    constants: tuple[Any, ...]
-
-
-class Launcher:
-    """One Triton kernel: tensors first, then integers and floats, then constants.
+class Bound:
+    """A kernel and a variant on one device: what a launch of them has in common with the next.
 
     Integers must fit in 32 bits and be listed in the kernel's `do_not_specialize`.
     """
 
+    def __init__(self, kernel: Any, variant: Variant, device: int) -> None:
+        self.kernel, self.variant, self.device = kernel, variant, device
+        self._launch: Callable[..., None] | None = None
+        self._before: tuple[Any, ...] = ()
+
+    def __call__(
+        self,
+        grid: tuple[int, int, int],
+        tensors: Sequence[torch.Tensor | None],
+        scalars: tuple[Any, ...],
+    ) -> None:
+        """Launch on the device's current stream; None tensors are never read."""
+        if self._launch is None:
+            self._first(grid, tensors, scalars)
+            return
+        if torch._C._cuda_getDevice() != self.device:
+            with torch.cuda.device(self.device):
+                self(grid, tensors, scalars)
+            return
+        self._launch(
+            *grid,
+            torch._C._cuda_getCurrentRawStream(self.device),
+            *self._before,
+            *[0 if tensor is None else tensor.data_ptr() for tensor in tensors],
+            *scalars,
+            *self.variant.constants,
+        )
+
+    def _first(
+        self,
+        grid: tuple[int, int, int],
+        tensors: Sequence[torch.Tensor | None],
+        scalars: tuple[Any, ...],
+    ) -> None:
+        some, variant = next(tensor for tensor in tensors if tensor is not None), self.variant
+        given = [
+            some.new_empty(1, dtype=dtype) if tensor is None else tensor
+            for tensor, dtype in zip(tensors, variant.dtypes, strict=True)
+        ]
+        arguments = (*given, *scalars, *variant.constants)
+        if not _is_direct(self.kernel):
+            self.kernel[grid](*arguments, num_warps=variant.warps)
+            return
+        with torch.cuda.device(self.device):
+            compiled = self.kernel[grid](*arguments, num_warps=variant.warps)
+        launch, self._before = _entry(compiled)
+        self._launch = launch
+
+
+class Launcher:
+    """One Triton kernel: tensors first, then integers and floats, then constants."""
+
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel
-        self._ready: dict[tuple[Variant, int], _Ready] = {}
+        self._bound: dict[tuple[Variant, int], Bound] = {}
+
+    def bound(self, variant: Variant, device: int) -> Bound:
+        """The kernel for a variant on a device."""
+        key = variant, device
+        found = self._bound.get(key)
+        return self._bound.setdefault(key, Bound(self.kernel, *key)) if found is None else found
 
     def __call__(
         self,
@@ -52,46 +103,8 @@ class Launcher:
         scalars: tuple[Any, ...],
         device: int,
     ) -> None:
-        """Launch on the device's current stream; None tensors are never read."""
-        ready = self._ready.get((variant, device))
-        if ready is None:
-            self._first(variant, grid, tensors, scalars, device)
-            return
-        if torch._C._cuda_getDevice() != device:
-            with torch.cuda.device(device):
-                self(variant, grid, tensors, scalars, device)
-            return
-        ready.launch(
-            *grid,
-            torch._C._cuda_getCurrentRawStream(device),
-            ready.function,
-            *ready.before,
-            *[0 if tensor is None else tensor.data_ptr() for tensor in tensors],
-            *scalars,
-            *ready.constants,
-        )
-
-    def _first(
-        self,
-        variant: Variant,
-        grid: tuple[int, int, int],
-        tensors: Sequence[torch.Tensor | None],
-        scalars: tuple[Any, ...],
-        device: int,
-    ) -> None:
-        some = next(tensor for tensor in tensors if tensor is not None)
-        given = [
-            some.new_empty(1, dtype=dtype) if tensor is None else tensor
-            for tensor, dtype in zip(tensors, variant.dtypes, strict=True)
-        ]
-        if not _is_direct(self.kernel):
-            self.kernel[grid](*given, *scalars, *variant.constants, num_warps=variant.warps)
-            return
-        with torch.cuda.device(device):
-            compiled = self.kernel[grid](
-                *given, *scalars, *variant.constants, num_warps=variant.warps
-            )
-        self._ready[variant, device] = _Ready(*_entry(compiled), variant.constants)
+        """Launch a variant on the device's current stream."""
+        self.bound(variant, device)(grid, tensors, scalars)
 
 
 def _is_direct(kernel: Any) -> bool:
@@ -99,18 +112,18 @@ def _is_direct(kernel: Any) -> bool:
     return isinstance(kernel, JITFunction)
 
 
-def _entry(compiled: Any) -> tuple[Callable[..., None], Any, tuple[Any, ...]]:
-    """The C entry behind `compiled.run`, its function, and what comes before the arguments."""
+def _entry(compiled: Any) -> tuple[Callable[..., None], tuple[Any, ...]]:
+    """The C entry behind `compiled.run`, and what comes between the stream and the arguments."""
     run = compiled.run
     # The metadata, then launch metadata and the hooks before and after a launch: none.
     rest = (compiled.packed_metadata, None, None, None)
     names = ("launch", "global_scratch_size", "profile_scratch_size", "launch_pdl")
     if not all(hasattr(run, name) for name in names):
-        return run, compiled.function, rest
+        return run, (compiled.function, *rest)
     if run.global_scratch_size or run.profile_scratch_size:
-        return run, compiled.function, rest
+        return run, (compiled.function, *rest)
     flags = (run.launch_cooperative_grid, run.launch_pdl, None, None)
-    return run.launch, compiled.function, (*flags, *rest)
+    return run.launch, (compiled.function, *flags, *rest)
 
 
 def aligned(tensor: torch.Tensor) -> torch.Tensor:

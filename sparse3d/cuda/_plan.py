@@ -139,12 +139,18 @@ def ranks(slots: int, device: torch.device) -> torch.Tensor:
     return rank.int().to(device)
 
 
+@cache
+def _unlisted(taps: int, device: torch.device) -> torch.Tensor:
+    """The bounds of pairs that nobody listed."""
+    return torch.zeros(taps + 1, dtype=_I64, device=device)
+
+
 def _of_table(table: torch.Tensor) -> list[torch.Tensor]:
     """The plan of a neighbour table and, where gradients are recorded, its pairs: src and dst
     with room for all."""
     (rows, taps), device = table.shape, table.device
     if not torch.is_grad_enabled():
-        return list(tiles_of(table, torch.zeros(taps + 1, dtype=_I64, device=device), taps))
+        return list(tiles_of(table, _unlisted(taps, device), taps))
     blocks, width = -(-rows // _PAIR_ROWS), 1 << (taps - 1).bit_length()
     counts = torch.zeros(taps * blocks, dtype=_I32, device=device)
     src = torch.empty(taps * rows, dtype=_I32, device=device)
@@ -163,8 +169,7 @@ def _of_table(table: torch.Tensor) -> list[torch.Tensor]:
 
 def is_identity(src: torch.Tensor, dst: torch.Tensor, taps: int, num_in: int, num_out: int) -> bool:
     """Whether one tap pairs every row with itself: such a map is one tensor twice."""
-    rows = src.shape[0]
-    return taps == 1 and rows == num_in == num_out and src.data_ptr() == dst.data_ptr()
+    return taps == 1 and src.shape[0] == num_in == num_out and src.data_ptr() == dst.data_ptr()
 
 
 @conv_plan.kernel("cuda")

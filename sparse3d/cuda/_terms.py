@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 
@@ -35,25 +36,35 @@ def vector(*sizes: int) -> int:
     return joined & -joined
 
 
-def in_terms(first: torch.Tensor, second: torch.Tensor) -> Terms:
-    """Both contiguous float32 tensors, as rows of their last axis, in terms of one scale each."""
-    device, index = first.device, first.get_device()
-    widths = (first.shape[-1], second.shape[-1])
-    sizes = (first.numel(), second.numel())
-    rows = [size // width for size, width in zip(sizes, widths, strict=True)]
-    largest = torch.zeros(2, dtype=_I32, device=device)
+@lru_cache(1024)
+def _launches(
+    sizes: tuple[int, int], widths: tuple[int, int], device: int
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Kernel, grid and scalars that find the largest elements, and that write the terms."""
     blocks = -(-sizes[0] // _BLOCK)
     grid = (blocks + -(-sizes[1] // _BLOCK), 1, 1)
-    _find(_FIND, grid, (first, second, largest), (blocks, *sizes), index)
-    made = tuple(
-        torch.empty((count, 2 * width), dtype=_F16, device=device)
-        for count, width in zip(rows, widths, strict=True)
-    )
+    found = (_find.bound(_FIND, device), grid, (blocks, *sizes))
+    rows = [size // width for size, width in zip(sizes, widths, strict=True)]
     bn = min(128, max(16, 1 << (max(widths) - 1).bit_length()))
     bm, v = _CELLS // bn, vector(*widths)
     blocks = -(-rows[0] // bm)
     grid = (blocks + -(-rows[1] // bm), -(-max(widths) // bn), 1)
-    variant = Variant((_F32, _F32, _F16, _F16, _I32), (v, bm, bn), 4)
-    scalars = (blocks, rows[0], widths[0] // v, rows[1], widths[1] // v)
-    _split(variant, grid, (first, second, *made, largest), scalars, index)
-    return Terms(made[0], made[1], largest)
+    kernel = _split.bound(Variant((_F32, _F32, _F16, _F16, _I32), (v, bm, bn), 4), device)
+    return found, (kernel, grid, (blocks, rows[0], widths[0] // v, rows[1], widths[1] // v))
+
+
+def in_terms(first: torch.Tensor, second: torch.Tensor) -> Terms:
+    """Both contiguous float32 tensors, as rows of their last axis, in terms of one scale each."""
+    device, widths = first.device, (first.shape[-1], second.shape[-1])
+    sizes = (first.numel(), second.numel())
+    (find, find_grid, find_scalars), (split, split_grid, split_scalars) = _launches(
+        sizes, widths, first.get_device()
+    )
+    largest = torch.zeros(2, dtype=_I32, device=device)
+    find(find_grid, (first, second, largest), find_scalars)
+    one, two = (
+        torch.empty((size // width, 2 * width), dtype=_F16, device=device)
+        for size, width in zip(sizes, widths, strict=True)
+    )
+    split(split_grid, (first, second, one, two, largest), split_scalars)
+    return Terms(one, two, largest)

@@ -6,6 +6,7 @@ float32 is three products of float16 terms (`_triton_terms`), or tf32 where
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from ..ops.conv import conv_forward, conv_fused, conv_input_grad, conv_weight_gr
 from . import _plan
 from . import _triton_conv as conv_kernels
 from . import _triton_grad as grad_kernels
-from ._launcher import Launcher, Variant, aligned
+from ._launcher import Bound, Launcher, Variant, aligned
 from ._plan import Plan
 from ._terms import in_terms, vector
 from ._tiles import ConvTile, GradTile, conv_tile, grad_tile
@@ -64,17 +65,85 @@ def _terms_of(dtype: torch.dtype) -> int:
     return 3 if dtype == _F32 and not torch.backends.cuda.matmul.allow_tf32 else 1
 
 
-class _Layer(NamedTuple):
-    """One group's channels that are summed over and made, and how they lie in the weight."""
+class _Sums(NamedTuple):
+    """All that a launch over tiles depends on, addresses apart."""
 
+    dtype: torch.dtype
+    out_dtype: torch.dtype
+    bias: torch.dtype | None
+    residual: torch.dtype | None
+    rows: int
+    tiles: int
+    bm: int
+    slots: int
     depth: int
     width: int
+    taps: int
     groups: int
     backward: bool
+    terms: int
+    wide: bool
+    device: int
 
-    @property
-    def depthwise(self) -> bool:
-        return self.groups > 1 and self.depth == 1 and self.width == 1
+
+class _Launch(NamedTuple):
+    """A kernel over tiles: grid, sizes and strides as it takes them, shares of the taps."""
+
+    kernel: Bound
+    grid: tuple[int, int, int]
+    scalars: tuple[int, ...]
+    split: int
+
+
+@cache
+def _shared(device: int) -> int:
+    """Bytes of shared memory that a block may have; none where kernels are interpreted."""
+    if device < 0:
+        return 0
+    properties = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "shared_memory_per_block_optin", 0))
+
+
+@lru_cache(1024)
+def _launch_of(sums: _Sums, forced: ConvTile | None) -> _Launch:
+    """Depth and width are one group's channels that are summed over and made."""
+    depth, width, groups, terms = sums.depth, sums.width, sums.groups, sums.terms
+    tile = forced or conv_tile(
+        sums.tiles, sums.bm, depth, width, groups, terms, _shared(sums.device)
+    )
+    inner, channels = (width, depth) if sums.backward else (depth, width)
+    halves = 2 if terms == 3 else 1  # a row's low terms follow its high ones
+    x_row, inner, x_low, w_low = depth * groups * halves, inner * halves, 0, 0
+    if terms == 3:
+        x_low, w_low = depth * groups, inner // 2
+    w_row = sums.taps * inner
+    step = vector(depth, width, x_row, x_low, w_low)
+    even = depth % tile.bk == 0 and width % tile.bn == 0
+    adds, out_row = sums.residual is not None, width * groups
+    sizes = (sums.bm, tile.bn, tile.bk, tile.stages)
+    constants = (step, adds, even, sums.backward, terms, sums.wide, *sizes)
+    ends = (sums.bias or sums.out_dtype, sums.residual or sums.out_dtype)
+    dtypes = (sums.dtype, sums.dtype, sums.out_dtype, *ends, _F32, *[_I32] * 5)
+    scalars = (
+        sums.tiles,
+        sums.rows,
+        sums.slots,
+        tile.split,
+        depth // step,
+        width // step,
+        x_row // step,
+        x_low // step,
+        out_row // step,
+        out_row,
+        w_row // step,
+        inner // step,
+        channels * w_row // step,
+        w_low // step,
+        int(sums.bias is not None),
+    )
+    grid = (sums.tiles * -(-width // tile.bn), tile.split, groups)
+    kernel = _conv.bound(Variant(dtypes, constants, tile.warps), sums.device)
+    return _Launch(kernel, grid, scalars, tile.split)
 
 
 def run(
@@ -89,22 +158,24 @@ def run(
     tile: ConvTile | None = None,
 ) -> torch.Tensor:
     """Sums into `count` rows by a plan; `tile` forces a choice."""
-    outer, inner = weight.shape[0] // groups, weight.shape[2]
-    depth, width = (outer, inner) if backward else (inner, outer)
-    layer = _Layer(depth, width, groups, backward)
-    out = torch.empty((count, width * groups), dtype=rows.dtype, device=rows.device)
-    if out.numel() == 0:
+    channels, _, inner = weight.shape
+    depth, width = channels // groups, inner
+    if not backward:
+        depth, width = width, depth
+    out = rows.new_empty(count, width * groups)
+    if count == 0 or width == 0:
         return out
     rows, weight = aligned(rows.contiguous()), aligned(weight.contiguous())
-    bias, residual = epilogue.bias, epilogue.residual
-    epilogue = epilogue._replace(
-        bias=None if bias is None else aligned(bias.contiguous()),
-        residual=None if residual is None else aligned(residual.contiguous()),
-    )
-    if layer.depthwise:
+    if epilogue is not _PLAIN:
+        bias, residual = epilogue.bias, epilogue.residual
+        epilogue = epilogue._replace(
+            bias=None if bias is None else aligned(bias.contiguous()),
+            residual=None if residual is None else aligned(residual.contiguous()),
+        )
+    if groups > 1 and depth == 1 and width == 1:
         _by_channels(rows, weight, plan, out, epilogue)
     else:
-        _by_tiles(rows, weight, plan, layer, out, epilogue, tile)
+        _by_tiles(rows, weight, plan, depth, width, groups, backward, out, epilogue, tile)
     return out
 
 
@@ -112,89 +183,51 @@ def _by_tiles(
     x: torch.Tensor,
     weight: torch.Tensor,
     plan: Plan,
-    layer: _Layer,
+    depth: int,
+    width: int,
+    groups: int,
+    backward: bool,
     out: torch.Tensor,
     epilogue: _Epilogue,
     forced: ConvTile | None,
 ) -> None:
-    depth, width, groups, backward = layer
-    channels, taps, inner = weight.shape
-    tiles, bm, device = plan.filled.shape[0], plan.inputs.shape[1], x.get_device()
+    tiles, bm, taps = plan.filled.shape[0], plan.inputs.shape[1], weight.shape[1]
     terms = _terms_of(x.dtype)
-    tile = forced or conv_tile(tiles, bm, depth, width, groups, terms)
     wide = max(x.numel() * (1 if terms == 1 else 2), 2 * weight.numel()) >= _WIDE
-    x_row, x_low, w_low, largest = x.shape[1], 0, 0, None
+    largest = None
     if terms == 3:
-        x_low, w_low = x_row, inner
         x, weight, largest = in_terms(x, weight)
-        x_row, inner = 2 * x_row, 2 * inner
     elif backward and x.dtype == _F32:
         # tf32 matrix units read both operands along the inner axis only.
         weight = weight.reshape(groups, depth, taps, width).permute(0, 3, 2, 1).contiguous()
-        channels, inner, backward = width * groups, depth, False
-    w_row, w_group = taps * inner, (channels // groups) * taps * inner
-    step = vector(depth, width, x_row, x_low, w_low)
-    variant = _conv_variant(
-        x.dtype, out.dtype, epilogue, step, backward, terms, wide, bm, tile, depth, width
-    )
-    partial = None
-    if tile.split > 1:
-        partial = torch.empty((tile.split, *out.shape), dtype=_F32, device=out.device)
-    tensors = (x, weight, out, epilogue.bias, epilogue.residual, partial, *plan[:4], largest)
-    scalars = (
-        tiles,
+        backward = False
+    bias, residual = epilogue.bias, epilogue.residual
+    sums = _Sums(
+        x.dtype,
+        out.dtype,
+        None if bias is None else bias.dtype,
+        None if residual is None else residual.dtype,
         out.shape[0],
+        tiles,
+        bm,
         plan.taps.shape[0] // tiles,
-        tile.split,
-        depth // step,
-        width // step,
-        x_row // step,
-        x_low // step,
-        out.shape[1] // step,
-        out.shape[1],
-        w_row // step,
-        inner // step,
-        w_group // step,
-        w_low // step,
-        epilogue.has,
-        epilogue.act,
-        epilogue.slope,
-    )
-    grid = (tiles * -(-width // tile.bn), tile.split, groups)
-    _conv(variant, grid, tensors, scalars, device)
-    if partial is not None:
-        _finish_splits(partial, out, epilogue, device)
-
-
-def _conv_variant(
-    dtype: torch.dtype,
-    out_dtype: torch.dtype,
-    epilogue: _Epilogue,
-    step: int,
-    backward: bool,
-    terms: int,
-    wide: bool,
-    bm: int,
-    tile: ConvTile,
-    depth: int,
-    width: int,
-) -> Variant:
-    bias, residual = _dtypes(epilogue, out_dtype)
-    even = depth % tile.bk == 0 and width % tile.bn == 0
-    constants = (
-        step,
-        epilogue.adds,
-        even,
+        depth,
+        width,
+        taps,
+        groups,
         backward,
         terms,
         wide,
-        bm,
-        tile.bn,
-        tile.bk,
-        tile.stages,
+        x.get_device(),
     )
-    dtypes = (dtype, dtype, out_dtype, bias, residual, _F32, *[_I32] * 5)
-    return Variant(dtypes, constants, tile.warps)
+    launch, partial = _launch_of(sums, forced), None
+    if launch.split > 1:
+        partial = torch.empty((launch.split, *out.shape), dtype=_F32, device=out.device)
+    tensors = (x, weight, out, bias, residual, partial, *plan[:4], largest)
+    scalars = (*launch.scalars, epilogue.act, epilogue.slope)
+    launch.kernel(launch.grid, tensors, scalars)
+    if partial is not None:
+        _finish_splits(partial, out, epilogue, sums.device)
 
 
 def _dtypes(epilogue: _Epilogue, out: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
@@ -243,6 +276,57 @@ def _by_channels(
     _channels(Variant(dtypes, (epilogue.adds, bm, bn), 4), grid, tensors, scalars, x.get_device())
 
 
+class _Grad(NamedTuple):
+    """The two launches of a weight gradient: kernels, grids, scalars; parts and size of a tap."""
+
+    parts: Bound
+    parts_grid: tuple[int, int, int]
+    parts_scalars: tuple[int, ...]
+    finish: Bound
+    finish_grid: tuple[int, int, int]
+    finish_scalars: tuple[int, ...]
+    part_count: int
+    size: int
+
+
+@lru_cache(1024)
+def _grad_of(
+    dtype: torch.dtype,
+    rows: int,
+    taps: int,
+    c_in: int,
+    c_out: int,
+    groups: int,
+    wide: bool,
+    device: int,
+    forced: GradTile | None,
+) -> _Grad:
+    """`rows` is the most pairs that a tap has; channels are one group's."""
+    # Both operands are read along the pairs, which tf32 matrix units cannot: always in terms.
+    terms = 3 if dtype == _F32 else 1
+    operand = torch.float16 if terms == 3 else dtype
+    tile = forced or grad_tile(rows, taps, c_in, c_out, groups, terms)
+    x_row, g_row, x_low, g_low = c_in * groups, c_out * groups, 0, 0
+    if terms == 3:
+        x_row, g_row, x_low, g_low = 2 * x_row, 2 * g_row, x_row, g_row
+    step = vector(c_in, c_out, x_row, x_low, g_row, g_low)
+    even = c_in % tile.bi == 0 and c_out % tile.bo == 0
+    constants = (step, even, terms, wide, tile.bo, tile.bi, tile.bp, tile.stages)
+    dtypes = (operand, operand, _F32, _I32, _I32, _I64, _I32)
+    size = c_out * groups * c_in
+    strides = tuple(v // step for v in (c_in, c_out, x_row, x_low, g_row, g_low))
+    return _Grad(
+        _parts.bound(Variant(dtypes, constants, tile.warps), device),
+        (-(-c_out // tile.bo) * -(-c_in // tile.bi), tile.parts * taps, groups),
+        (tile.parts, taps, *strides, size),
+        _finish_grad.bound(Variant((_F32, dtype), (256,), 4), device),
+        (-(-size // 256), taps, 1),
+        (tile.parts, taps, c_in, size),
+        tile.parts,
+        size,
+    )
+
+
 def weight_grad(
     features: torch.Tensor,
     grad: torch.Tensor,
@@ -257,32 +341,16 @@ def weight_grad(
     out = torch.empty((grad.shape[1], taps, c_in), dtype=features.dtype, device=features.device)
     if src.shape[0] == 0 or out.numel() == 0:
         return out.zero_()
-    x, up = aligned(features.contiguous()), aligned(grad.contiguous())
-    # Both operands are read along the pairs, which tf32 matrix units cannot: always in terms.
-    terms = 3 if x.dtype == _F32 else 1
-    x_row, g_row, x_low, g_low = x.shape[1], up.shape[1], 0, 0
-    wide = max(x.numel(), up.numel()) * (1 if terms == 1 else 2) >= _WIDE
-    largest = None
-    if terms == 3:
-        x_row, g_row, x_low, g_low = 2 * x_row, 2 * g_row, x_row, g_row
-        x, up, largest = in_terms(x, up)
+    x, up, largest = aligned(features.contiguous()), aligned(grad.contiguous()), None
+    wide = max(x.numel(), up.numel()) * (2 if x.dtype == _F32 else 1) >= _WIDE
     rows = min(features.shape[0], grad.shape[0])
-    chosen = tile or grad_tile(rows, taps, c_in, c_out, groups, terms)
-    size = grad.shape[1] * c_in
-    partial = torch.empty((taps, chosen.parts, size), dtype=_F32, device=x.device)
-    step = vector(c_in, c_out, x_row, x_low, g_row, g_low)
-    even = c_in % chosen.bi == 0 and c_out % chosen.bo == 0
-    constants = (step, even, terms, wide, chosen.bo, chosen.bi, chosen.bp, chosen.stages)
-    variant = Variant((x.dtype, x.dtype, _F32, _I32, _I32, _I64, _I32), constants, chosen.warps)
-    scalars = (chosen.parts, taps, *(v // step for v in (c_in, c_out, x_row, x_low)))
-    scalars = (*scalars, g_row // step, g_low // step, size)
-    blocks = -(-c_out // chosen.bo) * -(-c_in // chosen.bi)
-    device = x.get_device()
+    made = _grad_of(x.dtype, rows, taps, c_in, c_out, groups, wide, x.get_device(), tile)
+    if x.dtype == _F32:
+        x, up, largest = in_terms(x, up)
+    partial = torch.empty((taps, made.part_count, made.size), dtype=_F32, device=x.device)
     tensors = (x, up, partial, src, dst, bounds, largest)
-    _parts(variant, (blocks, chosen.parts * taps, groups), tensors, scalars, device)
-    ends = Variant((_F32, out.dtype), (256,), 4)
-    grid = (-(-size // 256), taps, 1)
-    _finish_grad(ends, grid, (partial, out), (chosen.parts, taps, c_in, size), device)
+    made.parts(made.parts_grid, tensors, made.parts_scalars)
+    made.finish(made.finish_grid, (partial, out), made.finish_scalars)
     return out
 
 
@@ -373,7 +441,9 @@ def _fused(
     scale: torch.Tensor | None = None,
 ) -> torch.Tensor:
     weight = scaled(weight, scale)
-    epilogue = _Epilogue(bias, residual, activation, alpha)
+    epilogue = _PLAIN
+    if bias is not None or residual is not None or activation != "none":
+        epilogue = _Epilogue(bias, residual, activation, alpha)
     if groups == 1 and _plan.is_identity(src, dst, weight.shape[1], features.shape[0], num_out):
         return _pointwise(features, weight[:, 0], epilogue)
     made = _made(plan, src, dst, splits, num_out)

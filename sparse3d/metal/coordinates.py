@@ -8,6 +8,8 @@ from ..ops.coordinates import coordinate_lookup, coordinate_table, coordinate_un
 from . import _scan, _shader
 
 _INT32_MAX = 2**31 - 1
+_ROOMY = 1 << 20
+"""Rows up to which memory is no matter."""
 
 
 def kernels_for(stem: str, columns: int) -> Any:
@@ -21,6 +23,12 @@ def capacity(rows: int) -> int:
     return max(32, 1 << (2 * rows - 1).bit_length())
 
 
+def roomy(rows: int) -> int:
+    """Slots for a table that is asked often. Of 27 neighbours each of 250,224 voxels on a sphere, a
+    look-up reads 1.92 slots where 0.48 of them are taken, and 1.11 where 0.12 are."""
+    return capacity(4 * rows if rows <= _ROOMY else rows)
+
+
 def empty_table(slots: int, device: torch.device) -> torch.Tensor:
     """A table in which nothing is found."""
     return torch.full((slots,), -1, dtype=torch.int32, device=device)
@@ -30,7 +38,7 @@ def empty_table(slots: int, device: torch.device) -> torch.Tensor:
 def table(coords: torch.Tensor) -> torch.Tensor:
     """Slots that hold the lowest row of each coordinate."""
     coords, n = coords.contiguous(), coords.shape[0]
-    slots = empty_table(capacity(n), coords.device)
+    slots = empty_table(roomy(n), coords.device)
     kernels = kernels_for("coordinates", coords.shape[1])
     _shader.each(kernels, "sp_table_insert", coords, slots, n, slots.shape[0] - 1, threads=n)
     return slots

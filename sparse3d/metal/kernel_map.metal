@@ -55,6 +55,28 @@ kernel void sp_map_submanifold(device const int* coords [[buffer(0)]],
     if (!owner && mirror_legal) neighbours[ulong(mirror) * n + at.x] = sp_find(coords, table, mask, r);
 }
 
+// The same as a table [n, K], a thread an entry; rows of a batch below 0 are no sites and meet nobody.
+kernel void sp_map_rows(device const int* coords [[buffer(0)]],
+                        device const int* table [[buffer(1)]],
+                        device int* neighbours [[buffer(2)]],  // [n, K]
+                        constant uint& entries [[buffer(3)]],  // n * K
+                        constant uint& mask [[buffer(4)]],
+                        constant uint& taps [[buffer(5)]],
+                        constant long* kernel_size [[buffer(6)]],
+                        constant long* dilation [[buffer(7)]],
+                        uint i [[thread_position_in_grid]]) {
+    if (i >= entries) return;
+    SpCoord p = sp_load(coords, i / taps);
+    const SpCoord tap = sp_tap(i % taps, kernel_size);
+    bool legal = p.v[0] >= 0;
+    for (uint d = 0; d < SP_AXES; ++d) {
+        const long at = long(p.v[d + 1]) + (long(tap.v[d + 1]) - kernel_size[d] / 2) * dilation[d];
+        legal = legal && sp_in_range(at);
+        p.v[d + 1] = int(at);
+    }
+    neighbours[i] = legal ? sp_find(coords, table, mask, p) : sp_absent;
+}
+
 kernel void sp_map_given(device const int* coords [[buffer(0)]],
                          device const int* table [[buffer(1)]],
                          device const int* out_coords [[buffer(2)]],  // [m, SP_COLS]

@@ -11,6 +11,7 @@ from ..ops.kernel_map import (
     kernel_map_floor,
     kernel_map_footprint,
     kernel_map_given,
+    kernel_map_neighbours,
     kernel_map_submanifold,
 )
 from . import _scan, _shader
@@ -37,6 +38,19 @@ def neighbours(
     kernels = sites.kernels_for("kernel_map", coords.shape[1])
     arguments = (coords, table, found, n, mask, taps, kernel_size, dilation)
     _shader.each(kernels, "sp_map_submanifold", *arguments, threads=(n, taps // 2))
+    return found
+
+
+@kernel_map_neighbours.kernel("metal", "cuda")
+def _neighbour_rows(
+    coords: torch.Tensor, table: torch.Tensor, kernel_size: list[int], dilation: list[int]
+) -> torch.Tensor:
+    coords, n, taps = coords.contiguous(), coords.shape[0], math.prod(kernel_size)
+    _shader.rows_fit("rows times taps", n * taps)
+    found = torch.empty((n, taps), dtype=torch.int32, device=coords.device)
+    kernels = sites.kernels_for("kernel_map", coords.shape[1])
+    arguments = (coords, table, found, n * taps, table.shape[0] - 1, taps, kernel_size, dilation)
+    _shader.each(kernels, "sp_map_rows", *arguments, threads=n * taps)
     return found
 
 

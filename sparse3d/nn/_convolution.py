@@ -22,7 +22,7 @@ from ..ops.conv import ACTIVATIONS, conv, fused_conv
 from ..tensor import IndiceData, SparseConvTensor
 from ._layer import SitesLayer
 from ._preparation import is_preparing
-from ._reuse import check_inverse, check_reuse
+from ._reuse import check_inverse, check_reuse, serves
 from .core import ConvAlgo
 
 __all__ = ["FILTER_HWIO", "SparseConvolution", "SparseConvolutionBase"]
@@ -165,7 +165,7 @@ class SparseConvolution(SitesLayer):
     @property
     def conv1x1(self) -> bool:
         """One tap."""
-        return math.prod(self.kernel_size) == 1
+        return max(self.kernel_size) == 1
 
     @property
     def is_pointwise(self) -> bool:
@@ -175,7 +175,7 @@ class SparseConvolution(SitesLayer):
     @property
     def stores_transposed(self) -> bool:
         """Whether `weight` holds an [in, out] matrix, as spconv's 1 x 1 layers do."""
-        return self.is_pointwise and self.groups == 1
+        return self.groups == 1 and self.is_pointwise
 
     @property
     def geometry(self) -> Geometry:
@@ -242,9 +242,8 @@ class SparseConvolution(SitesLayer):
                 geometries).
         """
         self._check_input(input)
-        _check.channels(self._label(), self.in_channels, input.features.shape[1])
-        sites = input.sites(self._label())
-        pairs, target, indice_dict = self._map(input, sites)
+        self._check_channels(input)
+        pairs, target, indice_dict = self._map(input, self._sites(input))
         residual = None if add_input is None else self._residual(add_input, pairs)
         if is_preparing():
             pairs.plan()
@@ -252,6 +251,8 @@ class SparseConvolution(SitesLayer):
             features = input.features.new_zeros((pairs.num_out, self.out_channels))
         else:
             features = self._convolve(input.features, pairs, residual)
+            if target._has_room and not self._fills(residual):
+                target._note_zeros(features)
         self._record(pairs.num_out)
         return input.on_sites(features, target, indice_dict)
 
@@ -265,8 +266,8 @@ class SparseConvolution(SitesLayer):
         alpha: float,
     ) -> SparseConvTensor:
         """`act(kernel * x * scale + bias + add_input)` in one pass, for inference."""
-        _check.channels(self._label(), self.in_channels, input.features.shape[1])
-        pairs, target, indice_dict = self._map(input, input.sites(self._label()))
+        self._check_channels(input)
+        pairs, target, indice_dict = self._map(input, self._sites(input))
         residual = None if add_input is None else self._residual(add_input, pairs)
         features = fused_conv(
             input.features,
@@ -313,25 +314,36 @@ class SparseConvolution(SitesLayer):
         _check.channels(label, self.out_channels, width)
         return add_input.features
 
+    def _fills(self, residual: torch.Tensor | None) -> bool:
+        """Whether a row without pairs may become anything but zero."""
+        plain = residual is None and self.bias is None and self.act_type == "none"
+        return self.is_pointwise or not plain
+
+    def _check_channels(self, input: SparseConvTensor) -> None:
+        channels = input.features.shape[1]
+        if channels != self.in_channels:
+            _check.channels(self._label(), self.in_channels, channels)
+
     def _convolve(
         self, features: torch.Tensor, pairs: KernelMap, residual: torch.Tensor | None
     ) -> torch.Tensor:
-        tensors = (features, self.weight, self.bias, residual)
+        kernel, bias = self.kernel(), self.bias
         needs_grad = torch.is_grad_enabled() and any(
-            value is not None and value.requires_grad for value in tensors
+            value is not None and value.requires_grad
+            for value in (features, kernel, bias, residual)
         )
         if not needs_grad:
             return fused_conv(
                 features,
-                self.kernel(),
+                kernel,
                 pairs,
-                self.bias,
+                bias,
                 residual,
                 self.act_type,
                 self.act_alpha,
                 self.groups,
             )
-        out = conv(features, self.kernel(), pairs, self.bias, self.groups)
+        out = conv(features, kernel, pairs, bias, self.groups)
         if residual is not None:
             out = out + residual
         return activate(out, self.act_type, self.act_alpha)
@@ -351,7 +363,8 @@ class SparseConvolution(SitesLayer):
         if found is not None and found.is_subm and self.subm and not found.is_current():
             found = None  # its sites were edited in place: the pairs are made anew
         if found is not None:
-            check_reuse(self._key_label(), self.geometry, self.subm, found, sites)
+            if not (self.subm and serves(found, self.kernel_size, self.dilation, sites)):
+                check_reuse(self._key_label(), self.geometry, self.subm, found, sites)
             return found.kernel_map, sites, input.indice_dict
         if self.subm:
             pairs, target = sites.submanifold(self.kernel_size, self.dilation), sites

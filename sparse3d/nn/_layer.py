@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .. import _check
+from ..kernel_map import Coordinates
 from ..tensor import SparseConvTensor
 from .modules import SparseModule
 
@@ -18,17 +19,21 @@ class SitesLayer(SparseModule):
     """A layer that reads sites over `ndim` axes and may make others."""
 
     ndim: int
+    _counts = False
 
     def get_max_num_voxels(self) -> torch.Tensor | None:
         """The recorded largest row count, int32 [1], if `record_voxel_count`."""
         return getattr(self, _COUNT, None)
 
     def _count_voxels(self, device: torch.device | str | None) -> None:
+        self._counts = True
         self.register_buffer(_COUNT, torch.zeros(1, dtype=torch.int32, device=device))
 
     def _record(self, rows: int) -> None:
+        if not self._counts or not self.training:
+            return
         recorded = self.get_max_num_voxels()
-        if recorded is not None and self.training:
+        if recorded is not None:
             recorded.clamp_(min=rows)
 
     def _load_from_state_dict(
@@ -43,6 +48,11 @@ class SitesLayer(SparseModule):
         path = self._sparse_unique_name or self.name
         kind = type(self).__name__
         return f"{kind} '{path}'" if path else kind
+
+    def _sites(self, input: SparseConvTensor) -> Coordinates:
+        """The sites of an input, which is checked where that is not known to be needless."""
+        known = None if torch.compiler.is_compiling() else input._known_sites()
+        return input.sites(self._label()) if known is None else known
 
     def _check_input(self, input: object) -> None:
         if not isinstance(input, SparseConvTensor):

@@ -13,6 +13,20 @@ from ..kernel_map import Coordinates
 from ..tensor import IndiceData
 
 
+def serves(
+    data: IndiceData, kernel_size: list[int], dilation: list[int], sites: Coordinates
+) -> bool:
+    """Whether a submanifold layer finds at a glance that the kept map is its own."""
+    kept = data.kernel_map.geometry
+    return (
+        not torch.compiler.is_compiling()
+        and data.is_subm
+        and sites is data.inputs
+        and list(kept.kernel_size) == kernel_size
+        and list(kept.dilation) == dilation
+    )
+
+
 def check_reuse(key: str, mine: Geometry, subm: bool, data: IndiceData, sites: Coordinates) -> None:
     """A layer may take the map that a submanifold layer like it left on the same sites."""
     if torch.compiler.is_compiling():

@@ -7,7 +7,8 @@ meet nobody. How many are sites is known on the device alone, so that no map mak
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -15,10 +16,11 @@ import torch
 
 from .. import _check
 from .._registry import backend_for
-from ..geometry import Geometry, submanifold_padding, taps
+from ..geometry import Geometry, submanifold_geometry
 from ..kernel_map import Coordinates, KernelMap
 from ..ops.conv import conv_plan
 from ..ops.coordinates import coordinate_lookup
+from ..ops.kernel_map import kernel_map_neighbours
 
 __all__ = ["Room", "Rooms", "nowhere", "refuse_room"]
 
@@ -82,6 +84,8 @@ class Room(Coordinates):
         rooms: of the sets made from this one.
     """
 
+    _has_room = True
+
     def __init__(
         self,
         indices: torch.Tensor,
@@ -92,7 +96,16 @@ class Room(Coordinates):
         super().__init__(indices, spatial_shape, batch_size)
         self.rooms, self.used = rooms, indices[:, 0] >= 0
         self._count: torch.Tensor | None = None
+        self._zeros: Callable[[], object] = lambda: None
+        self._zeros_version = 0
         self.trust_distinct()
+
+    def _note_zeros(self, features: torch.Tensor) -> None:
+        self._zeros, self._zeros_version = weakref.ref(features), features._version
+
+    def has_zeros(self, features: torch.Tensor) -> bool:
+        """Whether these features, unchanged since a layer made them, are zero beyond the sites."""
+        return self._zeros() is features and features._version == self._zeros_version
 
     def count(self) -> torch.Tensor:
         """How many sites there are, on the device."""
@@ -101,19 +114,11 @@ class Room(Coordinates):
         return self._count
 
     def submanifold(self, kernel_size: Sequence[int], dilation: Sequence[int]) -> KernelMap:
-        padding = submanifold_padding(kernel_size, dilation)
-        ones = (1,) * len(kernel_size)
-        geometry = Geometry(tuple(kernel_size), ones, padding, tuple(dilation))
+        geometry = submanifold_geometry(kernel_size, dilation)
         key = ("submanifold", geometry)
         if key not in self._maps:
-            steps = [
-                [0, *(t * d - p for t, d, p in zip(tap, dilation, padding, strict=True))]
-                for tap in taps(kernel_size)
-            ]
-            shift = self._constant(key, steps)
-            wanted = (self.indices[:, None] + shift).reshape(-1, shift.shape[1])
-            found = coordinate_lookup(self.indices, self.table(), wanted)
-            table = found.view(-1, len(steps)).masked_fill_(~self.used[:, None], -1)
+            lists = (list(kernel_size), list(dilation))
+            table = kernel_map_neighbours(self.indices, self.table(), *lists)
             self._maps[key] = _map(table, None, self, self, geometry)
         return self._maps[key]
 

@@ -64,7 +64,9 @@ class _Normalize(torch.autograd.Function):
 def room_norm(norm: nn.BatchNorm1d, room: Room, features: torch.Tensor) -> torch.Tensor:
     """What `norm` gives in training for the sites of a room; other rows are anything."""
     count = room.count()
-    rows = features.masked_fill(~room.used[:, None], 0)
+    rows = features
+    if not room.has_zeros(features):
+        rows = features.masked_fill(~room.used[:, None], 0)
     width = {"size": (norm.num_features,), "device": rows.device}
     weight = torch.ones(**width) if norm.weight is None else norm.weight
     bias = torch.zeros(**width) if norm.bias is None else norm.bias

@@ -20,6 +20,7 @@ where a backend re-sorts, tiles or orders rows; a kernel must be right without a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Protocol, cast
 
@@ -363,21 +364,26 @@ def _check_conv(
     """Check the arguments of a convolution; returns the weight as [C_out, K, C_in / groups]."""
     _check.features("features", features)
     _check.tensor("weight", weight)
-    _check.same_device(features=features, weight=weight, src=pairs.src)
-    _check.positive("groups", groups)
-    if weight.ndim < 3:
-        _check.fail("weight", "of shape [C_out, *kernel_size, C_in / groups]", list(weight.shape))
-    volume, count = weight.shape[1:-1].numel(), pairs.splits.shape[0] - 1
+    if not features.device == weight.device == pairs.src.device:
+        _check.same_device(features=features, weight=weight, src=pairs.src)
+    if type(groups) is not int or groups < 1:
+        _check.positive("groups", groups)
+    shape, (rows, channels) = weight.shape, features.shape
+    if len(shape) < 3:
+        _check.fail("weight", "of shape [C_out, *kernel_size, C_in / groups]", list(shape))
+    volume, count = math.prod(shape[1:-1]), pairs.splits.shape[0] - 1
     if volume != count:
         _check.fail("weight", f"of {count} taps as the kernel map has", f"{volume} taps")
-    if weight.shape[0] % groups or weight.shape[-1] * groups != features.shape[1]:
+    if shape[0] % groups or shape[-1] * groups != channels:
         _check.fail(
             "features and weight",
             f"of matching channels for groups={groups}",
             f"features {list(features.shape)}, weight {list(weight.shape)}",
         )
-    _check.same_rows("features", features.shape[0], "the kernel map's input side", pairs.num_in)
-    return weight.reshape(weight.shape[0], volume, weight.shape[-1])
+    _check.same_rows("features", rows, "the kernel map's input side", pairs.num_in)
+    if weight.is_contiguous():
+        return weight.view(shape[0], volume, shape[-1])
+    return weight.reshape(shape[0], volume, shape[-1])
 
 
 def _same_dtype(features: torch.Tensor, weight: torch.Tensor) -> None:

@@ -74,6 +74,22 @@ def _given_reference(
     return torch.cat(sources), torch.cat(targets), splits
 
 
+def _neighbours_reference(
+    coords: torch.Tensor, table: torch.Tensor, kernel_size: Sequence[int], dilation: Sequence[int]
+) -> torch.Tensor:
+    """Look up `q - padding + t * dilation` for every row and tap."""
+    position, site = coords[:, 1:].long(), coords[:, 0] >= 0
+    padding = submanifold_padding(kernel_size, dilation)
+    shift, spread = (position.new_tensor(list(v)) for v in (padding, dilation))
+    columns = []
+    for tap in taps(kernel_size):
+        wanted = position - shift + position.new_tensor(tap) * spread
+        queries = torch.cat([coords[:, :1], wanted.int()], 1)
+        row = coordinate_lookup(coords, table, queries)
+        columns.append(torch.where(site & _in_int32(wanted), row, -1))
+    return torch.stack(columns, 1)
+
+
 def _submanifold_reference(
     coords: torch.Tensor, table: torch.Tensor, kernel_size: Sequence[int], dilation: Sequence[int]
 ) -> Pairs:
@@ -150,6 +166,14 @@ kernel_map_submanifold = Op(
     " -> (Tensor, Tensor, Tensor)",
     reference=_submanifold_reference,
     fake=lambda coords, table, kernel_size, dilation: _fake_pairs(coords, kernel_size),
+)
+kernel_map_neighbours = Op(
+    "kernel_map_neighbours(Tensor coords, Tensor table, int[] kernel_size, int[] dilation)"
+    " -> Tensor",
+    reference=_neighbours_reference,
+    fake=lambda coords, table, kernel_size, dilation: coords.new_empty(
+        (coords.shape[0], math.prod(kernel_size))
+    ),
 )
 kernel_map_given = Op(
     "kernel_map_given(Tensor coords, Tensor table, Tensor out_coords, int[] kernel_size,"

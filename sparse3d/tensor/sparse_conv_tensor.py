@@ -164,6 +164,13 @@ class SparseConvTensor:
             self._coordinates = Coordinates(self._indices, self._spatial_shape, self._batch_size)
         return self._coordinates
 
+    def _known_sites(self) -> Coordinates | None:
+        """The sites where they need no look: what `sites` returns then."""
+        known = self._coordinates
+        if known is None or not self._trusted or not known.is_unchanged():
+            return None
+        return known if self._features.shape[0] == self._indices.shape[0] else None
+
     def sites(self, layer: str) -> Coordinates:
         """The sites, checked for the layer that is about to read them.
 

@@ -121,9 +121,14 @@ def _coordinates(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
 
 def _kernel_map(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
     coords = cloud(size)
-    numbers = ([3] * 3, [2] * 3, [1] * 3, [1] * 3)
+    some, numbers = coords.clone(), ([3] * 3, [2] * 3, [1] * 3, [1] * 3)
+    some[::7, 0] = -1  # no sites
     calls: dict[str, list[Args]] = {
         "kernel_map_submanifold": [(coords, _table(coords), [3] * 3, [1] * 3)],
+        "kernel_map_neighbours": [
+            (coords, _table(coords), [3] * 3, [1] * 3),
+            (some, _table(some), [1, 3, 5], [1, 2, 1]),
+        ],
         "kernel_map_given": [(coords, _table(coords), coords[::3].contiguous(), *numbers)],
         "kernel_map_footprint": [
             (coords, *numbers, [], False),

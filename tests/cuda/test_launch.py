@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sparse3d import _registry
-from sparse3d.cuda import _driver, _shader
+from sparse3d.cuda import _driver, _shader, _tiles
 from sparse3d.cuda._source import parse_kernels
 from sparse3d.cuda._translate import LIST
 from sparse3d.metal import _shader as seam
@@ -215,3 +215,12 @@ def test_the_ops_have_the_kernels_of_metal() -> None:
         if not op.name.startswith("conv"):
             assert op.kernels["cuda"] is op.kernels["metal"], op.name
     assert len(shared) > 15
+
+
+def test_wide_tiles_are_chosen_where_a_block_holds_them() -> None:
+    for shared, width in ((0, 128), (99 << 10, 128), (227 << 10, 256)):
+        tile = _tiles.conv_tile(2000, 128, 256, 256, 1, 1, shared)
+        assert tile.bn == width
+        assert 2 * tile.stages * tile.bk * (128 + tile.bn) <= max(shared, 96 << 10)
+    for rows, channels, terms in ((64, 256, 1), (128, 128, 1), (128, 256, 3)):
+        assert _tiles.conv_tile(2000, rows, channels, channels, 1, terms, 227 << 10).bn == 128

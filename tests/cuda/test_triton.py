@@ -266,6 +266,30 @@ def test_the_gradient_of_a_pointwise_layer_asks_the_host_for_nothing() -> None:
     assert_close(found[:, 0], up.double().t() @ x.double(), torch.float32, GRADIENT)
 
 
+def test_tiles_of_256_columns() -> None:
+    """What wide layers of many rows run, with all that an epilogue adds, and backward."""
+    conv, plans, tiles = (
+        importlib.import_module(f"sparse3d.cuda.{name}") for name in ("conv", "_plan", "_tiles")
+    )
+    indices = sites()
+    rows, pairs = len(indices), _pairs(indices)
+    plan = plans.tiles_of(pairs.neighbours(), pairs.splits.to(DEVICE), 27, 128)
+    wide, narrow = tiles.ConvTile(256, 64, 8, 4, 1), tiles.ConvTile(64, 32, 4, 3, 1)
+    x = torch.randn(rows, 64, dtype=torch.float16, device=DEVICE)
+    w = (torch.randn(256, 27, 64, device=DEVICE) / 20).half()
+    side, bias = torch.randn(rows, 256, device=DEVICE).half(), torch.randn(256, device=DEVICE)
+    ends = conv._Epilogue(bias, side, "relu")
+    out, expected = (
+        conv.run(x, w, plan, rows, 1, epilogue=ends, tile=tile) for tile in (wide, narrow)
+    )
+    assert_close(out, expected.double(), torch.float16)
+    flipped = w.permute(2, 1, 0).contiguous()
+    back, expected = (
+        conv.run(x, flipped, plan, rows, 1, backward=True, tile=tile) for tile in (wide, narrow)
+    )
+    assert_close(back, expected.double(), torch.float16)
+
+
 @pytest.fixture
 def _tf32() -> Iterator[None]:
     before = torch.backends.cuda.matmul.allow_tf32

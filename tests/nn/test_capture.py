@@ -12,6 +12,7 @@ from torch import nn
 import sparse3d.nn as spnn
 from sparse3d import SparseConvTensor, _registry
 from sparse3d.models.minkunet import MinkUNet
+from sparse3d.nn import _room, _room_norm
 
 GPU = torch.cuda.is_available() and _registry.load("cuda") is None
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda])] if GPU else ["cpu"]
@@ -150,3 +151,25 @@ def test_a_training_step(device: str) -> None:
         ready(scene(400, device), labels(400))
     for a, b in zip(mine.state_dict().values(), theirs.state_dict().values(), strict=True):
         assert torch.allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_norms_mask_what_is_not_known_to_be_zero() -> None:
+    """Rows that are no sites: a layer leaves zeros there unless it adds something."""
+    rows = torch.cat([scene(20, "cpu").indices, _room.nowhere(5, 4, torch.device("cpu"))])
+    room = _room.Room(rows, [EXTENT] * 3, BATCH, _room.Rooms())
+    x = SparseConvTensor(torch.randn(25, 4), rows, [EXTENT] * 3, BATCH, check=False)
+    x._coordinates = room
+    bare = spnn.SubMConv3d(4, 6, 3, bias=False)(x).features
+    assert room.has_zeros(bare)
+    assert not bare[20:].any()
+    assert not room.has_zeros(bare.clone())
+    for layer in (spnn.SubMConv3d(4, 6, 3), spnn.SubMConv3d(4, 6, 1, bias=False)):
+        assert not room.has_zeros(layer(x).features)
+    norm = nn.BatchNorm1d(6)
+    for features in (bare, bare + 1):
+        expected = nn.functional.batch_norm(features[:20], None, None, training=True)
+        assert close(_room_norm.room_norm(norm, room, features)[:20], expected)
+    room._note_zeros(bare)
+    with torch.no_grad():
+        bare.add_(1)
+    assert not room.has_zeros(bare)

@@ -17,6 +17,7 @@ from tolerance import assert_same
 
 from sparse3d.geometry import Geometry
 from sparse3d.ops import kernel_map as ops
+from sparse3d.ops.coordinates import coordinate_table
 
 ALL = list(cases(duplicates=True))
 SUBMANIFOLD = list(cases(duplicates=True, submanifold=True))
@@ -74,6 +75,19 @@ def test_rules(rule: str, case: Case, backend: str) -> None:
 def test_submanifold(case: Case, backend: str) -> None:
     with on(backend, ops.kernel_map_submanifold):
         _check(case, "submanifold")
+
+
+@pytest.mark.parametrize("case", SUBMANIFOLD, ids=str)
+def test_the_neighbour_table_holds_the_pairs(case: Case, backend: str) -> None:
+    with on(backend, ops.kernel_map_submanifold, ops.kernel_map_neighbours):
+        _, (src, dst, splits) = _run(case, "submanifold")
+        coords = torch.from_numpy(case.coords)
+        lists = (list(case.geometry.kernel_size), list(case.geometry.dilation))
+        table = ops.kernel_map_neighbours(coords, coordinate_table(coords), *lists)
+    there = table.t() >= 0
+    assert_same(table.t()[there], src, "src")
+    assert_same(there.nonzero()[:, 1].int(), dst, "dst")
+    assert_same(there.sum(1).cumsum(0), splits[1:], "splits")
 
 
 @pytest.mark.parametrize("case", list(cases(submanifold=True)), ids=str)

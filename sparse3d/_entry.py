@@ -1,6 +1,7 @@
 """Entry of the `sparse3d` command: it runs, or says in one line what to install."""
 
 import importlib
+import io
 import sys
 from importlib.util import find_spec
 
@@ -21,6 +22,8 @@ def main() -> int:
         The exit status; 2 where the `cli` extra is missing or disk or memory fail, 130 after
         Ctrl-C.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may be any bytes
     try:
         return _run()
     except KeyboardInterrupt:

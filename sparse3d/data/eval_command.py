@@ -138,8 +138,8 @@ class _Judge:
             return Record.of(name, self.known.to_train(self._labels(tried)), true)
         except (ValueError, OSError) as error:
             text = " ".join(str(error).split())
-            path = str(tried.frame.label)
-            return Record(name, error=text if path in text else f"{path}: {text}")
+            named = any(str(path) in text for path in (tried.frame.label, tried.frame.scan))
+            return Record(name, error=text if named else f"{tried.frame.label}: {text}")
 
     def _labels(self, tried: Tried) -> npt.NDArray[np.uint32]:
         assert tried.sample is not None

@@ -21,6 +21,8 @@ def check_folder(name: str, path: PathLike) -> None:
     """
     place = Path(path).absolute()
     while not place.exists() and place.parent != place:
+        if place.is_symlink():
+            raise ValueError(f"{name} must be a folder, got the broken link {place}; name another")
         place = place.parent
     if not place.is_dir():
         raise ValueError(f"{name} must be a folder, got the file {place}; name another place")

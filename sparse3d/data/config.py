@@ -40,7 +40,7 @@ class SegmentConfig:
         model: Keyword arguments of `sparse3d.models.MinkUNet`.
         voxel_size: Edge of a voxel in metres.
         rounding: ``floor`` or ``round``.
-        representative: ``first``, ``mean`` or ``random`` point of a voxel.
+        representative: ``first`` point of a voxel, or the ``mean`` of its points.
         features: Input channels, by name.
         classes: Raw SemanticKITTI id of each output channel.
         dtype: Arithmetic of the voxel coordinates.

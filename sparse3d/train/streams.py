@@ -122,7 +122,9 @@ class Streets:
         return self._street(int(rng.integers(known)))
 
     def _street(self, number: int) -> Cloud:
-        path = self._cache / f"{number:06d}.npz"
+        # A run begun anew in the same folder may have another lidar.
+        kind = f"-{self._beams}x{self._azimuths}" if self._beams else ""
+        path = self._cache / f"{number:06d}{kind}.npz"
         if path.exists():
             with np.load(path) as kept:
                 return Cloud(kept["points"], kept["labels"])

@@ -295,6 +295,17 @@ def test_streets_of_another_lidar_are_others(tmp_path: Path) -> None:
     assert len(second.points) < len(first.points) / 2
 
 
+def test_a_damaged_street_is_simulated_again(tmp_path: Path) -> None:
+    def first() -> np.ndarray:
+        return open_stream(load_train_config(write(tmp_path)), tmp_path).cloud(0).points
+
+    right = first()
+    (kept,) = (tmp_path / "streets").iterdir()
+    for raw in (b"", b"no archive", kept.read_bytes()[:-2000]):
+        kept.write_bytes(raw)
+        assert np.array_equal(first(), right)
+
+
 def test_a_stream_can_be_sent_to_workers_that_do_not_fork(tmp_path: Path) -> None:
     config = load_train_config(write(tmp_path, SMALL))
     items = Items(open_stream(config, tmp_path), config)

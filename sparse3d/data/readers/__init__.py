@@ -43,8 +43,9 @@ def read_points(
         )
     size = file_size(path)
     if ending in (".bin", ".pcd.bin"):
-        chosen = layout or ("nuscenes" if ending == ".pcd.bin" else "kitti")
-        return raw.read(path, size, chosen, drop_invalid=drop_invalid)
+        if layout is None:
+            layout = "nuscenes" if ending == ".pcd.bin" else "kitti"
+        return raw.read(path, size, layout, drop_invalid=drop_invalid)
     if ending == ".ply":
         return ply.read(path, size, drop_invalid=drop_invalid)
     if ending == ".pcd":

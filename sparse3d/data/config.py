@@ -106,7 +106,11 @@ def config_path(source: str | os.PathLike[str]) -> Path:
         return path
     folder = _PACKAGE / "configs"
     path = folder / f"{source}.yaml"
-    if not path.exists():
+    try:
+        found = path.exists()
+    except OSError:  # too long for a name
+        found = False
+    if not found:
         names = sorted(entry.stem for entry in folder.glob("*.yaml"))
         near = difflib.get_close_matches(str(source), names, 1)
         way = f"write {near[0]}" if near else f"there are {', '.join(names)}"

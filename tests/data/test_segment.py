@@ -93,6 +93,10 @@ def test_wrong_recipes_say_what_is_wrong(tmp_path: Path, old: str, new: str, wor
 
 
 def test_absent_recipe() -> None:
+    with pytest.raises(
+        ValueError, match=r"nnn\.yaml: cannot be read: No such file.*there are demo"
+    ):
+        load_config("n" * 300)
     with pytest.raises(ValueError, match="cannot be read"):
         load_config("no-such-recipe")
 

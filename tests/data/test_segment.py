@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,6 +91,12 @@ def test_wrong_recipes_say_what_is_wrong(tmp_path: Path, old: str, new: str, wor
         load_config(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+
+
+def test_a_pipe_is_no_recipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.yaml")
+    with pytest.raises(ValueError, match=r"a\.yaml: must be a file, got a pipe"):
+        load_config(tmp_path / "a.yaml")
 
 
 def test_absent_recipe() -> None:

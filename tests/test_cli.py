@@ -223,6 +223,8 @@ def test_demo(tmp_path: Path) -> None:
     labels = np.fromfile(tmp_path / "demo.label", "<u4")
     assert (labels == truth).mean() > 0.9
     assert "1 held-out simulated" in " ".join(result.stdout.split())
+    fence = next(line for line in reversed(result.stdout.splitlines()) if " fence " in line)
+    assert fence.split()[-2] == "0"  # that street has none, and the score of 0 is seen to mean it
     assert "mean" in result.stdout
 
 

@@ -3,6 +3,7 @@
 from ._registry import BackendUnavailable, backends, strict
 from ._version import __version__
 from .kernel_map import Coordinates, KernelMap
+from .nn import prepare
 from .ops.voxelize import devoxelize, group_points, quantize, voxelize
 from .tensor import SparseConvTensor, add, cat, coalesce, collate, decompose
 
@@ -20,6 +21,7 @@ __all__ = [
     "decompose",
     "devoxelize",
     "group_points",
+    "prepare",
     "quantize",
     "strict",
     "voxelize",

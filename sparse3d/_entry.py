@@ -1,6 +1,8 @@
 """Entry of the `sparse3d` command: it runs, or says in one line what to install."""
 
 import importlib
+import io
+import os
 import sys
 from importlib.util import find_spec
 
@@ -14,15 +16,24 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
 
+LEFT_ALONE = 1
+"""Exit status after a closed pipe, as typer and rich have it."""
+
+
 def main() -> int:
     """Run the command line; what the machine refuses ends in one line, nothing half-written.
 
     Returns:
         The exit status; 2 where the `cli` extra is missing or disk or memory fail, 130 after
-        Ctrl-C.
+        Ctrl-C, 1 in silence where whoever read the output has left.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may be any bytes
     try:
-        return _run()
+        try:
+            return _run()
+        finally:
+            _flush()
     except KeyboardInterrupt:
         return _stopped("interrupted", INTERRUPTED)
     except SystemExit as leave:
@@ -31,14 +42,30 @@ def main() -> int:
             return _stopped("interrupted", INTERRUPTED)
         raise
     except OSError as error:
-        named = error.filename is not None
-        return _stopped(f"{error.filename}: {error.strerror}" if named else str(error), 2)
+        return _refused(error)
     except ImportError as error:
         return _stopped(str(error), 2)
     except (MemoryError, RuntimeError) as error:
         if not _is_memory(error):
             raise
         return _stopped("out of memory; split the scan, or use a machine with more", 2)
+
+
+def _refused(error: OSError) -> int:
+    if isinstance(error, BrokenPipeError):
+        return LEFT_ALONE
+    named = error.filename is not None
+    return _stopped(f"{error.filename}: {error.strerror}" if named else str(error), 2)
+
+
+def _flush() -> None:
+    """Print now what is left, while an error can still be told."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # The interpreter would try once more on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def _is_memory(error: Exception) -> bool:

@@ -78,7 +78,7 @@ def evaluate(
 def _numbers(text: str) -> list[int]:
     """Sequence numbers as a list."""
     try:
-        return [int(part) for part in text.split(",") if part.strip()]
+        return [int(part) for part in text.split(",")] if text else []
     except ValueError:
         raise typer.BadParameter(f"sequences must be numbers as 0,3,8, got {text!r}") from None
 

@@ -43,6 +43,7 @@ TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 2e-2}
 SIZES = (0, 1, 31, 32, 33, 65, 300)
 CHANNELS = ((4, 32, 1), (16, 24, 1), (64, 64, 1), (40, 136, 1), (32, 32, 2), (8, 8, 8))
 LAYERS = ((4, 32), (32, 32), (64, 64), (128, 128))
+MOST_ROWS = 10_000_000
 FAST_MATH = "PYTORCH_MPS_FAST_MATH"
 
 
@@ -344,6 +345,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--device", default="mps", choices=["mps", "cuda", "cpu"])
     parser.add_argument("--rows", type=int, default=80_000, help="voxels of the timed layers")
     options = parser.parse_args(arguments)
+    if not 1 <= options.rows <= MOST_ROWS:
+        parser.error(f"--rows must be from 1 to {MOST_ROWS}, got {options.rows}")
     report = run(options.device, rows=options.rows)
     passed = report.checks - len(report.failures)
     verdict = f"{passed} of {report.checks} checks passed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -222,6 +223,8 @@ def test_demo(tmp_path: Path) -> None:
     labels = np.fromfile(tmp_path / "demo.label", "<u4")
     assert (labels == truth).mean() > 0.9
     assert "1 held-out simulated" in " ".join(result.stdout.split())
+    fence = next(line for line in reversed(result.stdout.splitlines()) if " fence " in line)
+    assert fence.split()[-2] == "0"  # that street has none, and the score of 0 is seen to mean it
     assert "mean" in result.stdout
 
 
@@ -249,6 +252,58 @@ def test_a_place_that_cannot_hold_results_is_refused_first(tmp_path: Path) -> No
         f"error: --out must be a folder, got the file {taken}; name another place"
     ]
     assert taken.read_text() == "mine"
+
+
+@pytest.mark.parametrize("target", ["itself", "nowhere"])
+def test_a_link_that_leads_nowhere_is_no_place_for_results(tmp_path: Path, target: str) -> None:
+    link = tmp_path / "itself"
+    link.symlink_to(tmp_path / target)
+    result = call(scan(tmp_path), "--out", link / "deeper")
+    assert result.exit_code == 2
+    assert errors(result) == [
+        f"error: --out must be a folder, got the broken link {link}; name another"
+    ]
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_weights_are_a_regular_file(tmp_path: Path) -> None:
+    """A pipe without a writer would keep the command waiting, /dev/zero would fill the memory."""
+    pipe = tmp_path / "weights.pt"
+    os.mkfifo(pipe)
+    for source in (pipe, Path("/dev/zero")):
+        result = call(scan(tmp_path), "--out", tmp_path / "o", "--checkpoint", source)
+        assert result.exit_code == 2
+        assert f"{source} must be a regular file, got a device or pipe" in errors(result)[0]
+        args = ["convert", str(source), str(tmp_path / "b.pth")]
+        assert CliRunner().invoke(app, args).exit_code == 2
+    assert not (tmp_path / "o").exists()
+    assert not (tmp_path / "b.pth").exists()
+
+
+def test_points_too_far_apart_name_their_file(tmp_path: Path) -> None:
+    path = tmp_path / "far.npy"
+    np.save(path, np.array([[0, 0, 0], [1e9, 0, 0], [0, 1e9, 0.5]]))
+    result = call(path, "--out", tmp_path / "o")
+    assert result.exit_code == 2
+    assert errors(result)[0].startswith(f"error: {path}: points / voxel_size must be within int32")
+    assert not (tmp_path / "o").exists()
+
+
+def test_names_may_be_any_bytes(tmp_path: Path) -> None:
+    """Dollars are no formula of the picture's title, and no letter is one too many for it."""
+    names = [b"a$x_{$b.bin", "\u96ea\U0001f44d.bin".encode(), b"bad\xff.bin"]
+    out = tmp_path / os.fsdecode(b"out\xff")
+    try:
+        scans = [scan(tmp_path, os.fsdecode(name), 2000) for name in names]
+    except OSError:
+        pytest.skip("this file system wants names in UTF-8")
+    made = subprocess.run(
+        [sys.executable, "-m", "sparse3d", "segment", *scans, "--out", out],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert (made.returncode, made.stderr) == (0, "")
+    assert len(list(out.iterdir())) == 9
+    assert "out\\udcff" in made.stdout
 
 
 def test_weights_of_another_network_or_no_weights_at_all(tmp_path: Path) -> None:

@@ -35,6 +35,9 @@ def read(file: PathLike | State) -> dict[str, torch.Tensor]:
         return _unwrapped(file, "state")
     path = Path(file)
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            # A pipe keeps its readers waiting, and /dev/zero has no end.
+            _check.fail(str(path), "a regular file", "a device or pipe")
         found = _unwrapped(_opened(path), str(path))
         _check_size(path, found)
         return found

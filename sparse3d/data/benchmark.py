@@ -98,7 +98,7 @@ class Ledger:
             for path in self.folder.glob("scans-*.jsonl"):
                 path.unlink()
         elif note.exists():
-            before = json.loads(note.read_text("utf-8"))
+            before = _noted(note)
             differs = [name for name in self._key if before.get(name) != self._key[name]]
             if differs:
                 name = differs[0]
@@ -114,7 +114,7 @@ class Ledger:
         """All records so far, by scan; a scored scan beats an error."""
         found: dict[str, Record] = {}
         for path in sorted(self.folder.glob("scans-*.jsonl")):
-            for line in path.read_text("utf-8").splitlines():
+            for line in path.read_text("utf-8", errors="replace").splitlines():
                 record = _parse(line)
                 if record and (record.scan not in found or not record.error):
                     found[record.scan] = record
@@ -128,6 +128,16 @@ class Ledger:
             file.write(("" if _ends_line(self._own) else "\n").encode() + line.encode() + b"\n")
 
 
+def _noted(path: Path) -> dict[str, Any]:
+    """What a folder says it is the evaluation of."""
+    try:
+        return dict(json.loads(path.read_text("utf-8")))
+    except (ValueError, TypeError):
+        raise ValueError(
+            f"{path}: must say what is evaluated, got a damaged file; begin anew with --fresh"
+        ) from None
+
+
 def _ends_line(path: Path) -> bool:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -138,10 +148,14 @@ def _ends_line(path: Path) -> bool:
 
 
 def _parse(line: str) -> Record | None:
-    """A record, or None for half a line."""
+    """A record, or None for half a line and for a damaged one: its scan is counted again."""
     try:
         entry = json.loads(line)
-        return Record(entry["scan"], tuple(tuple(c) for c in entry["cells"]), entry["error"])
+        cells = tuple((int(p), int(t), int(n)) for p, t, n in entry["cells"])
+        classes = range(len(CLASS_NAMES))
+        if not all(p in classes and t in classes and n > 0 for p, t, n in cells):
+            return None
+        return Record(entry["scan"], cells, entry["error"])
     except (ValueError, KeyError, TypeError):
         return None
 

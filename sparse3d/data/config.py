@@ -40,7 +40,7 @@ class SegmentConfig:
         model: Keyword arguments of `sparse3d.models.MinkUNet`.
         voxel_size: Edge of a voxel in metres.
         rounding: ``floor`` or ``round``.
-        representative: ``first``, ``mean`` or ``random`` point of a voxel.
+        representative: ``first`` point of a voxel, or the ``mean`` of its points.
         features: Input channels, by name.
         classes: Raw SemanticKITTI id of each output channel.
         dtype: Arithmetic of the voxel coordinates.
@@ -106,7 +106,11 @@ def config_path(source: str | os.PathLike[str]) -> Path:
         return path
     folder = _PACKAGE / "configs"
     path = folder / f"{source}.yaml"
-    if not path.exists():
+    try:
+        found = path.exists()
+    except OSError:  # too long for a name
+        found = False
+    if not found:
         names = sorted(entry.stem for entry in folder.glob("*.yaml"))
         near = difflib.get_close_matches(str(source), names, 1)
         way = f"write {near[0]}" if near else f"there are {', '.join(names)}"

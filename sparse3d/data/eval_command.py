@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from sparse3d.data.benchmark import (
 from sparse3d.data.config import load_config
 from sparse3d.data.confusion_picture import write_confusion
 from sparse3d.data.dataset import Frame, SemanticKITTI
-from sparse3d.data.files import atomic, check_folder
+from sparse3d.data.files import alone_in, atomic, check_folder
 from sparse3d.data.kitti import ScanError, read_labels
 from sparse3d.data.metrics import Confusion
 from sparse3d.data.progress import bar
@@ -90,6 +91,11 @@ def _evaluate(options: EvalOptions, team: Team) -> int:
         drop_invalid=options.drop_invalid,
     )  # fmt: skip
     judge = _Judge(options, known, team)
+    with alone_in(options.out) if team.rank == 0 else nullcontext():
+        return _score(options, judge, data, team)
+
+
+def _score(options: EvalOptions, judge: _Judge, data: SemanticKITTI, team: Team) -> int:
     ledger = _ledger(options, judge, data, team)
     done = {name for name, record in ledger.records().items() if not record.error}
     if team.rank == 0:
@@ -138,8 +144,8 @@ class _Judge:
             return Record.of(name, self.known.to_train(self._labels(tried)), true)
         except (ValueError, OSError) as error:
             text = " ".join(str(error).split())
-            path = str(tried.frame.label)
-            return Record(name, error=text if path in text else f"{path}: {text}")
+            named = any(str(path) in text for path in (tried.frame.label, tried.frame.scan))
+            return Record(name, error=text if named else f"{tried.frame.label}: {text}")
 
     def _labels(self, tried: Tried) -> npt.NDArray[np.uint32]:
         assert tried.sample is not None

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from sparse3d._atomic import PathLike, atomic
 
-__all__ = ["atomic", "check_folder", "write_labels", "write_ply", "write_scan"]
+__all__ = ["alone_in", "atomic", "check_folder", "write_labels", "write_ply", "write_scan"]
 
 
 def check_folder(name: str, path: PathLike) -> None:
@@ -21,11 +26,64 @@ def check_folder(name: str, path: PathLike) -> None:
     """
     place = Path(path).absolute()
     while not place.exists() and place.parent != place:
+        if place.is_symlink():
+            raise ValueError(f"{name} must be a folder, got the broken link {place}; name another")
         place = place.parent
     if not place.is_dir():
         raise ValueError(f"{name} must be a folder, got the file {place}; name another place")
     if not os.access(place, os.W_OK | os.X_OK):
         raise ValueError(f"{name} must be writable, got {path} in {place}; name another place")
+
+
+@contextmanager
+def alone_in(folder: PathLike) -> Iterator[None]:
+    """Hold a folder for one process while it adds to what lies there; the folder is made.
+
+    The system lets go when the process ends, however it ends: what is left of a killed one is no
+    obstacle. A folder that is still empty at the end goes again.
+
+    Raises:
+        ValueError: Another process holds it; one line.
+    """
+    folder = Path(folder)
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    if sys.platform == "win32":
+        yield
+        return
+    mark = folder / ".running"
+    file = _held(mark)
+    try:
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
+        file.close()
+        if made:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _held(mark: Path) -> BinaryIO:
+    """The file of that name, open and locked."""
+    import fcntl  # not on every platform
+
+    while True:
+        file = mark.open("ab")
+        try:
+            # Unlike those of flock, such locks do not pass to worker processes, which outlive a
+            # killed parent for a while.
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                file.close()
+                raise ValueError(
+                    f"{mark.parent}: must not be in use, got another process that writes into it; "
+                    "wait for that, or name another --out"
+                ) from None
+            return file  # a file system without locks
+        if mark.exists() and os.path.samestat(os.fstat(file.fileno()), mark.stat()):
+            return file
+        file.close()  # its last holder took it away in between
 
 
 def write_labels(path: PathLike, labels: npt.NDArray[np.uint32]) -> None:

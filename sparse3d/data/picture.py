@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -96,7 +97,9 @@ def draw_from_above(
     axes.set_yticks([])
     for spine in axes.spines.values():
         spine.set_color("#3a3c46")
-    figure.text(0.02, 0.962, title, color=_INK, fontsize=11)
+    # A title has file names in it: dollars are no formula, bytes outside UTF-8 no letters.
+    title = title.encode("utf-8", "replace").decode("utf-8")
+    figure.text(0.02, 0.962, title, color=_INK, fontsize=11, parse_math=False)
     handles = [
         Line2D([], [], marker="s", linestyle="none", markersize=8, color=_shown(color),
                label=f"{name}  {count:,}")
@@ -107,7 +110,8 @@ def draw_from_above(
                       frameon=False, labelcolor=_INK, fontsize=9.5,
                       title=f"{len(points):,} points", alignment="left",
                       ).get_title().set_color(_INK)  # fmt: skip
-    with atomic(Path(path)) as file:
+    with atomic(Path(path)) as file, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # drawn as an empty box
         figure.savefig(file, format="png", facecolor=_PAPER)
 
 

@@ -265,12 +265,15 @@ def _print_report(console: Console, segmenter: Segmenter, scans: int) -> None:
     with console.status(f"scoring {scans} held-out simulated scans"):
         result = held_out(segmenter, seeds)
     title = f"IoU on {scans} held-out simulated scans"
-    table = Table("class", "IoU", title=title, title_justify="left")
-    table.columns[1].justify = "right"
+    table = Table("class", "IoU", "points", title=title, title_justify="left")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    # A class may have no point in a scan or two, and then counts 0.
+    points = dict(zip(result.confusion.names, result.confusion.counts.sum(axis=0), strict=True))
     for name, value in result.scores().items():
-        table.add_row(name, f"{value:.3f}")
+        table.add_row(name, f"{value:.3f}", f"{points[name]:,}")
     table.add_section()
-    table.add_row("mean", f"{result.confusion.mean():.3f}")
+    table.add_row("mean", f"{result.confusion.mean():.3f}", "")
     console.print(table)
     if config.about:
         console.print(config.about, highlight=False, soft_wrap=True)

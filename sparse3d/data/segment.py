@@ -18,7 +18,7 @@ from sparse3d.data.clip import clipped
 from sparse3d.data.config import SegmentConfig
 from sparse3d.data.files import write_labels, write_ply
 from sparse3d.data.inputs import to_sparse
-from sparse3d.data.kitti import Scan
+from sparse3d.data.kitti import Scan, ScanError
 from sparse3d.data.picture import write_picture
 from sparse3d.data.semantic_kitti import colors_of
 from sparse3d.data.views import View
@@ -81,7 +81,8 @@ def load_weights(path: PathLike) -> dict[str, torch.Tensor]:
         ValueError: The file is missing or holds no tensors by name; one line.
     """
     try:
-        Path(path).open("rb").close()
+        if not Path(path).is_fifo():  # would wait for a writer
+            Path(path).open("rb").close()
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     return checkpoint.read(Path(path))
@@ -179,9 +180,16 @@ class Segmenter:
             return scores.float().log_softmax(dim=1).cpu()[torch.from_numpy(grid.inverse)]
 
     def label(self, scan: Scan, stages: Stages | None = None) -> npt.NDArray[np.uint32]:
-        """Raw label of each point of the file; points dropped while reading are unlabeled (0)."""
+        """Raw label of each point of the file; points dropped while reading are unlabeled (0).
+
+        Raises:
+            ScanError: Its points do not fit the grid; one line that names the file.
+        """
         labels = np.zeros(scan.total, np.uint32)
-        labels[scan.rows] = self.predict(scan.points, stages)
+        try:
+            labels[scan.rows] = self.predict(scan.points, stages)
+        except ValueError as error:
+            raise ScanError(f"{scan.path}: {error}") from None
         return labels
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparse3d.data.benchmark import Ledger, Samples, digest, identity
 from sparse3d.data.config import load_config
 from sparse3d.data.dataset import SemanticKITTI
-from sparse3d.data.files import check_folder, write_labels
+from sparse3d.data.files import alone_in, check_folder, write_labels
 from sparse3d.data.kitti import LABEL_BYTES, POINT_BYTES
 from sparse3d.data.progress import bar
 from sparse3d.data.segment import Segmenter, choose_device
@@ -57,19 +58,24 @@ def submit(options: SubmitOptions) -> int:
 def _submit(options: SubmitOptions, team: Team) -> int:
     if options.out.suffix != ".zip":
         raise ValueError(f"--out must end with .zip, got {options.out}")
+    if options.out.is_dir():
+        raise ValueError(f"--out must be a file, got the folder {options.out}; name another")
     check_folder("the folder of --out", options.out.parent)
     data = SemanticKITTI(options.root, "test", drop_invalid=options.drop_invalid)
     if data.notes and not options.incomplete:
         raise ValueError(f"{data.notes[0]}; accept that with --incomplete")
     if not options.check:
         folder = options.out.with_suffix(".predictions")
-        broken = _predict(options, data, folder, team)
-        if team.rank > 0:
-            return 0
-        if broken:
-            raise ValueError(f"{options.out}: must hold every scan, got {broken} broken; not made")
-        with bar("pack and check", 2 * len(data)) as progress:
-            write_submission(options.out, data, folder, progress.step)
+        with alone_in(folder) if team.rank == 0 else nullcontext():
+            broken = _predict(options, data, folder, team)
+            if team.rank > 0:
+                return 0
+            if broken:
+                raise ValueError(
+                    f"{options.out}: must hold every scan, got {broken} broken; not made"
+                )
+            with bar("pack and check", 2 * len(data)) as progress:
+                write_submission(options.out, data, folder, progress.step)
     elif team.rank == 0:
         with bar("check", len(data)) as progress:
             check_submission(options.out, data, progress.step)

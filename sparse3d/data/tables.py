@@ -48,6 +48,8 @@ class _Refused(ValueError):
 
 
 def _text(path: Path) -> str:
+    if path.is_fifo():  # would wait for a writer
+        raise _Refused(f"{path}: must be a file, got a pipe")
     with path.open("rb") as file:
         raw = file.read(_MOST_BYTES + 1)
     if len(raw) > _MOST_BYTES:

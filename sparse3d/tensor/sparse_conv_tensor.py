@@ -13,7 +13,6 @@ from ..kernel_map import Coordinates, with_edit_count
 from ..ops.dense import to_dense
 from .indice_data import IndiceData, listed
 
-
 _CARRIED = (
     "_indices",
     "_spatial_shape",

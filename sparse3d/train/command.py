@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
 from sparse3d.data.config import dump_config
-from sparse3d.data.files import atomic, check_folder
+from sparse3d.data.files import alone_in, atomic, check_folder
 from sparse3d.data.segment import choose_device
 from sparse3d.data.team import INTERRUPTED, Team, run_as_team
-from sparse3d.train.config import load_train_config
+from sparse3d.train.config import TrainConfig, load_train_config
 from sparse3d.train.logs import write_curve
 from sparse3d.train.trainer import Outcome, Trainer
 
@@ -63,7 +65,18 @@ def _train(options: TrainOptions, team: Team) -> int:
     out = options.out if options.out is not None else Path("out/train") / config.name
     check_folder("--out", out)
     device = team.device(choose_device(options.device))
-    out.mkdir(parents=True, exist_ok=True)
+    with alone_in(out) if team.rank == 0 else nullcontext():
+        return _run(options, config, out, device, team, after_step)
+
+
+def _run(
+    options: TrainOptions,
+    config: TrainConfig,
+    out: Path,
+    device: torch.device,
+    team: Team,
+    after_step: Callable[[], None],
+) -> int:
     begun = time.perf_counter()
     trainer = Trainer(
         config,

@@ -6,9 +6,12 @@ processes, sees the same clouds moved in the same way.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
+from zipfile import BadZipFile
 
 import numpy as np
 from torch.utils.data import Dataset, Sampler
@@ -89,6 +92,10 @@ def one_street(seed: int, beams: int = 0, azimuths: int = 0) -> Cloud:
     return Cloud(street.points, street.labels)
 
 
+_DAMAGE = (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error)
+"""What numpy says of a damaged archive."""
+
+
 class Streets:
     """Simulated streets; new ones come in at a steady share until all are there.
 
@@ -122,9 +129,12 @@ class Streets:
         return self._street(int(rng.integers(known)))
 
     def _street(self, number: int) -> Cloud:
-        path = self._cache / f"{number:06d}.npz"
+        # A run begun anew in the same folder may have another lidar.
+        kind = f"-{self._beams}x{self._azimuths}" if self._beams else ""
+        path = self._cache / f"{number:06d}{kind}.npz"
         if path.exists():
-            with np.load(path) as kept:
+            # One that is damaged is simulated again.
+            with suppress(*_DAMAGE), path.open("rb") as file, np.load(file) as kept:
                 return Cloud(kept["points"], kept["labels"])
         cloud = one_street(FIRST_TRAINING_SEED + number, self._beams, self._azimuths)
         self._cache.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ def write_page(path: str | os.PathLike[str], scene: Scene) -> None:
     """
     text = page(scene)
     with atomic(path) as file:
-        file.write(text.encode("utf-8"))
+        file.write(text.encode("utf-8", "replace"))  # the file's name may be any bytes
 
 
 def page(scene: Scene) -> str:

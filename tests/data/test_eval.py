@@ -271,6 +271,32 @@ def test_records_of_something_else_are_not_mixed_in(kitti: Path, tmp_path: Path)
     assert "these are not the official numbers" in fresh.stdout
 
 
+def test_damaged_records_are_named_or_counted_again(kitti: Path, tmp_path: Path) -> None:
+    args = (kitti, "--out", tmp_path, "--device", "cpu", "--views", 1)
+    assert call(*args).exit_code == 0
+    right = numbers(tmp_path)
+    records = tmp_path / "scans-0-of-1.jsonl"
+    lines = records.read_bytes().splitlines(keepends=True)
+    odd = json.loads(lines[0]) | {"cells": [[99, 1, 2]]}
+    records.write_bytes(json.dumps(odd).encode() + b"\n\xff\xfe\n" + b"".join(lines[2:]))
+    again = call(*args)
+    assert again.exit_code == 0
+    assert f"{SCANS - 2} of {SCANS} scans are counted already" in again.stderr
+    assert numbers(tmp_path) == right
+    for text in ("[1]", "x", "null"):
+        (tmp_path / "evaluation.json").write_text(text)
+        result = call(*args)
+        assert result.exit_code == 2
+        assert result.stderr == (
+            f"error: {tmp_path}/evaluation.json: must say what is evaluated, got a damaged file; "
+            "begin anew with --fresh\n"
+        )
+    assert call(*args, "--fresh").exit_code == 0
+    empty = call(kitti, "--sequences", ",")
+    assert empty.exit_code == 2
+    assert "sequences must be numbers as 0,3,8" in " ".join(empty.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

@@ -326,6 +326,8 @@ def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_folders_and_names(tmp_path: Path) -> None:
     with pytest.raises(ScanError, match="must hold scans"):
         scans_in(tmp_path)
+    with pytest.raises(ScanError, match="gone: cannot be read: No such file"):
+        scans_in(tmp_path / "gone")
     for name in ("b.ply", "a.pcd", "a.txt"):
         (tmp_path / name).touch()
     assert [path.name for path in scans_in(tmp_path)] == ["a.pcd", "b.ply"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,7 +93,17 @@ def test_wrong_recipes_say_what_is_wrong(tmp_path: Path, old: str, new: str, wor
     assert "\n" not in str(caught.value)
 
 
+def test_a_pipe_is_no_recipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.yaml")
+    with pytest.raises(ValueError, match=r"a\.yaml: must be a file, got a pipe"):
+        load_config(tmp_path / "a.yaml")
+
+
 def test_absent_recipe() -> None:
+    with pytest.raises(
+        ValueError, match=r"nnn\.yaml: cannot be read: No such file.*there are demo"
+    ):
+        load_config("n" * 300)
     with pytest.raises(ValueError, match="cannot be read"):
         load_config("no-such-recipe")
 

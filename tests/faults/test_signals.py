@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -65,3 +68,27 @@ def test_convert(tmp_path: Path) -> None:
     )
     assert (status, err) == (130, "error: interrupted\n")
     assert names(tmp_path) == ["a.pth"]
+
+
+@pytest.mark.parametrize("args", [["doctor"], ["segment", "--help"]])
+def test_whoever_reads_the_output_leaves(args: list[str]) -> None:
+    """As in `sparse3d doctor | head -1`: silence, not a complaint of the interpreter's."""
+    gone, pipe = os.pipe()
+    os.close(gone)
+    made = subprocess.run(
+        [sys.executable, "-m", "sparse3d", *args],
+        stdout=pipe, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    os.close(pipe)
+    assert (made.returncode, made.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_output_on_a_full_disk() -> None:
+    with Path("/dev/full").open("w") as full:
+        made = subprocess.run(
+            [sys.executable, "-m", "sparse3d", "doctor"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
+        )  # fmt: skip
+    assert made.returncode == 2
+    assert made.stderr == "error: [Errno 28] No space left on device\n"

@@ -287,6 +287,25 @@ def test_streets_come_by_number(tmp_path: Path) -> None:
     assert all(number <= count // 4 for count, number in enumerate(numbers))
 
 
+def test_streets_of_another_lidar_are_others(tmp_path: Path) -> None:
+    """A run that is begun anew in the folder of an older one takes none of its streets."""
+    text = SMALL.replace("beams: 16, azimuths: 128", "beams: 8, azimuths: 64")
+    first = open_stream(load_train_config(write(tmp_path)), tmp_path / "run").cloud(0)
+    second = open_stream(load_train_config(write(tmp_path, text)), tmp_path / "run").cloud(0)
+    assert len(second.points) < len(first.points) / 2
+
+
+def test_a_damaged_street_is_simulated_again(tmp_path: Path) -> None:
+    def first() -> np.ndarray:
+        return open_stream(load_train_config(write(tmp_path)), tmp_path).cloud(0).points
+
+    right = first()
+    (kept,) = (tmp_path / "streets").iterdir()
+    for raw in (b"", b"no archive", kept.read_bytes()[:-2000]):
+        kept.write_bytes(raw)
+        assert np.array_equal(first(), right)
+
+
 def test_a_stream_can_be_sent_to_workers_that_do_not_fork(tmp_path: Path) -> None:
     config = load_train_config(write(tmp_path, SMALL))
     items = Items(open_stream(config, tmp_path), config)

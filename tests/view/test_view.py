@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import types
@@ -95,6 +96,18 @@ def test_what_is_read_is_not_overwritten(tmp_path: Path) -> None:
     result = call(tmp_path / "a.bin", "--save", tmp_path / "taken" / "b.html")
     assert result.exit_code == 2
     assert "taken" in result.stderr
+
+
+def test_names_may_be_any_bytes(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"a$x_{\xff.bin")
+    try:
+        write_scan(path, STREET.points[:50])
+    except OSError:
+        pytest.skip("this file system wants names in UTF-8")
+    for kind in ("html", "png"):
+        result = call(path, "--save", tmp_path / f"a.{kind}")
+        assert (result.exit_code, result.stderr) == (0, "")
+    assert "<title>a$x_{?.bin" in (tmp_path / "a.html").read_text("utf-8")
 
 
 def test_labels_of_another_scan(scan: Path, tmp_path: Path) -> None:

@@ -43,8 +43,9 @@ def read_points(
         )
     size = file_size(path)
     if ending in (".bin", ".pcd.bin"):
-        chosen = layout or ("nuscenes" if ending == ".pcd.bin" else "kitti")
-        return raw.read(path, size, chosen, drop_invalid=drop_invalid)
+        if layout is None:
+            layout = "nuscenes" if ending == ".pcd.bin" else "kitti"
+        return raw.read(path, size, layout, drop_invalid=drop_invalid)
     if ending == ".ply":
         return ply.read(path, size, drop_invalid=drop_invalid)
     if ending == ".pcd":
@@ -80,7 +81,10 @@ def scans_in(folder: Path) -> list[Path]:
     Raises:
         ScanError: There is none.
     """
-    known = [path for path in sorted(folder.iterdir()) if ending_of(path) in ENDINGS]
+    try:
+        known = [path for path in sorted(folder.iterdir()) if ending_of(path) in ENDINGS]
+    except OSError as error:
+        raise ScanError(f"{folder}: cannot be read: {error.strerror}") from None
     found = [path for path in known if ending_of(path) == ".bin"] or known
     if not found:
         raise ScanError(f"{folder}: must hold scans ({', '.join(ENDINGS)}), got none")

@@ -31,16 +31,6 @@ _CARRIED = (
 """What a tensor with other features or sites takes over."""
 
 
-_COPIES_BY_NAME = torch.__version__ < "2.8"
-"""Dynamo of torch 2.7 copies no `__dict__`: what users add to a tensor stays behind there."""
-
-_FIELDS = (
-    *("_features", "_indices", "_spatial_shape", "_batch_size", "_coordinates", "indice_dict"),
-    *("grid", "voxel_num", "benchmark", "benchmark_record", "thrust_allocator", "force_algo"),
-    *("int8_scale", "_timer", "_trusted"),
-)
-
-
 class SparseConvTensor:
     """Feature rows on sparse sites of a batch of grids.
 
@@ -244,12 +234,8 @@ class SparseConvTensor:
     ) -> SparseConvTensor:
         """A tensor on trusted sites: a layer's output, or the same sites with other features."""
         made = object.__new__(type(self))
-        if torch.compiler.is_compiling():  # torch 2.11 traces assignments, not __dict__.update
+        if torch.compiler.is_compiling():  # not every Dynamo traces __dict__.update
             for name in _CARRIED:
-                setattr(made, name, getattr(self, name))
-        else:
-            if _COPIES_BY_NAME and torch.compiler.is_compiling():
-            for name in _FIELDS:
                 setattr(made, name, getattr(self, name))
         else:
             made.__dict__.update(self.__dict__)

@@ -66,16 +66,11 @@ def _train(options: TrainOptions, team: Team) -> int:
     check_folder("--out", out)
     device = team.device(choose_device(options.device))
     with alone_in(out) if team.rank == 0 else nullcontext():
-        return _run(options, config, out, device, team, after_step)
+        return _run(options, config, out, device, team)
 
 
 def _run(
-    options: TrainOptions,
-    config: TrainConfig,
-    out: Path,
-    device: torch.device,
-    team: Team,
-    after_step: Callable[[], None],
+    options: TrainOptions, config: TrainConfig, out: Path, device: torch.device, team: Team
 ) -> int:
     begun = time.perf_counter()
     trainer = Trainer(

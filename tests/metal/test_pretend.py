@@ -35,7 +35,7 @@ Gpu = Callable[[Any], Any]
 
 @pytest.fixture
 def gpu() -> Any:
-    session = metal_emu.Session(metal_emu.fronts()[0], True, metal_emu.Options())
+    session = metal_emu.Session(metal_emu.fronts()[0], False, metal_emu.Options())
     with pretend(session) as to, _registry.strict():
         yield to
 
@@ -211,7 +211,7 @@ def test_a_forward_and_a_backward_pass(gpu: Gpu, name: str) -> None:
 def test_point_mae_but_for_its_attention() -> None:
     """Attention is torch's: its products sum over the tokens of a batch, which are few."""
     found: set[str] = set()
-    session = metal_emu.Session(metal_emu.fronts()[0], True, metal_emu.Options())
+    session = metal_emu.Session(metal_emu.fronts()[0], False, metal_emu.Options())
     with pretend(session, lambda name, why: found.add(name)) as gpu:
         gpu(PointMAE(12, 8, width=24, depth=2, decoder_depth=1, heads=2))(
             gpu(clouds(4, 96)[0])

@@ -74,9 +74,9 @@ def test_every_operator(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftest, "LAYERS", ((4, 32), (16, 16)))
     monkeypatch.setattr(selftest, "CHANNELS", ((4, 32, 1), (16, 24, 1)))
     monkeypatch.setattr(torch.mps, "synchronize", lambda: None)
-    report = selftest.run("mps:0", sizes=(0, 1, 33, 65), rows=120, repeats=1)
+    report = selftest.run("mps:0", sizes=(0, 33), rows=120, repeats=1)
     assert report.failures == []
-    assert report.checks > 80
+    assert report.checks > 40
 
 
 def sparse(gpu: Gpu) -> SparseConvTensor:
@@ -175,13 +175,13 @@ def point_operators(gpu: Gpu) -> torch.Tensor:
     edges = flat_ops.knn_graph(flat, 4, batch)
     sums = pointops.scatter_mean(flat[edges[0]], edges[1], 0, 140)
     grid = pointops.voxel_grid(flat, 0.5, batch)
-    rows = pointops.gather(
-        cloud.transpose(1, 2).contiguous(), flat_ops.fps(flat, batch, 0.2)[None] % 70
-    )
+    chosen = pointops.furthest_point_sample(cloud, 9)
+    rows = pointops.gather(cloud.transpose(1, 2).contiguous(), chosen)
+    sampled = flat_ops.fps(flat, batch, 0.2)
     loss, _ = pointops.chamfer_distance(cloud, cloud.flip(1))
     ends = pointcept.batch2offset(batch)
     near = pointcept.knn_query(3, flat, ends)[0]
-    return sums.sum() + grid.sum() + rows.sum() + loss + near.sum()
+    return sums.sum() + grid.sum() + rows.sum() + loss + near.sum() + sampled.sum()
 
 
 CASES: dict[str, Callable[[Gpu], torch.Tensor]] = {

@@ -40,7 +40,7 @@ coverage: $(STAMP)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
-METAL_LAUNCHES := tests/contract tests/reports tests/metal/test_index.py tests/metal/test_selftest.py
+METAL_LAUNCHES := tests/contract tests/reports tests/metal
 
 setup: $(STAMP)
 

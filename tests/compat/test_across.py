@@ -227,3 +227,37 @@ def test_zeros_are_refused(peer: str, numbers: tuple[int, int, int]) -> None:
     """Code for another version hands its arguments over in another order: False for a dilation."""
     with pytest.raises(ValueError, match=r"must be (>|>=|\d integers >|at least) ?\d"):
         convolve(peer, *numbers)
+
+
+@pytest.mark.parametrize("peer", ["spconv", "minkowski", "torchsparse"])
+def test_pointwise_layers_keep_their_bytes_at_any_thread_count(peer: str) -> None:
+    cells = torch.randint(0, 40, (30000, 4)) % torch.tensor([2, 40, 40, 40])
+    coords, before = torch.unique(cells, dim=0).int(), torch.get_num_threads()
+    feats = torch.randn(len(coords), 37)
+    if peer == "spconv":
+        layer: Any = spconv.SubMConv3d(37, 29, 1)
+    elif peer == "minkowski":
+        layer = ME.MinkowskiConvolution(37, 29, 1, bias=True, dimension=3)
+    else:
+        layer = spnn.Conv3d(37, 29, 1, bias=True)
+
+    def run(threads: int) -> list[torch.Tensor]:
+        torch.set_num_threads(threads)
+        layer.zero_grad()
+        leaf = feats.clone().requires_grad_()
+        if peer == "spconv":
+            out = layer(spconv.SparseConvTensor(leaf, coords, [40] * 3, 2)).features
+        elif peer == "minkowski":
+            out = layer(ME.SparseTensor(leaf, coords)).F
+        else:
+            out = layer(torchsparse.SparseTensor(leaf, coords)).feats
+        out.square().sum().backward()
+        weight = next(p for p in layer.parameters() if p.ndim > 1 and p.shape[-2:] != (1, 29))
+        return [out.detach(), leaf.grad, weight.grad]
+
+    try:
+        single = run(1)
+        for threads in (2, 3, 8):
+            assert all(torch.equal(a, b) for a, b in zip(single, run(threads), strict=True))
+    finally:
+        torch.set_num_threads(before)

@@ -33,15 +33,15 @@ from sparse3d.pointops import (
 )
 
 
-def test_row_28_half_a_cell_at_the_end_is_left_out(engine: str) -> None:
-    """312.5 cells: the grid rounds half to even, and what lies beyond it is dropped (id -1)."""
+def test_row_28_half_a_cell_at_the_end_counts(engine: str) -> None:
+    """312.5 cells: the grid is rounded up as spconv 2.x has it, so that index 312 lies inside."""
     made = PointToVoxel([0.16] * 3, [-10.0] * 3 + [40.0] * 3, 3, 100, 5)
     points = torch.tensor([[39.99, 0, 0], [39.90, 0, 0], [-10.0, -10, -10], [40.0, 0, 0]])
     _, indices, counts, ids = made.generate_voxel_with_id(points)
-    assert made.grid_size == [312, 312, 312]
-    assert ids.tolist() == [-1, 0, 1, -1]
-    assert indices.tolist() == [[62, 62, 311], [0, 0, 0]]
-    assert counts.tolist() == [1, 1]
+    assert made.grid_size == [313, 313, 313]
+    assert ids.tolist() == [0, 1, 2, 0]
+    assert indices.tolist() == [[62, 62, 312], [62, 62, 311], [0, 0, 0]]
+    assert counts.tolist() == [2, 1, 1]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
@@ -72,15 +72,18 @@ def test_row_28_no_index_reaches_the_grid(engine: str, dtype: torch.dtype) -> No
     check()
 
 
-def test_row_28_stand_ins_agree(engine: str) -> None:
+def test_row_28_stand_ins_round_as_their_versions(engine: str) -> None:
+    """2.x rounds the grid up and keeps the point; numpy rounds 1.x's to even and drops it."""
     points = np.array([[39.99, 0, 0], [39.9, 0, 0], [-10, -10, -10]], np.float32)
     numbers = ([0.16] * 3, [-10.0] * 3 + [40.0] * 3)
     second = spconv_utils.Point2VoxelCPU3d(*numbers, 3, 100, 5)
     first = spconv_utils.VoxelGeneratorV2(*numbers, 5, 100)
-    _, found, _ = second.point_to_voxel(points)
+    found = second.point_to_voxel(points)[1].numpy()
     also = first.generate(points)["coordinates"]
-    assert_same(np.asarray(found.numpy()), also)
-    assert also.max() < min(*second.grid_size, *first.grid_size.tolist())
+    assert (list(second.grid_size), first.grid_size.tolist()) == ([313] * 3, [312] * 3)
+    assert found[:, 2].tolist() == [312, 311, 0]
+    assert_same(found[1:], also)
+    assert also.max() < 312
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3, 4])

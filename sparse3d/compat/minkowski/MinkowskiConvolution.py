@@ -188,7 +188,9 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
         """
         check_input(type(self).__name__, input, self.dimension, self.in_channels)
         if self.use_mm and coordinates is None:
-            out, key = input.F @ self.kernel, input.coordinate_map_key
+            key = input.coordinate_map_key
+            pairs = input._manager.sites(key).identity()
+            out = conv(input.F, self.kernel.t()[:, None], pairs)
         else:
             key = _get_coordinate_map_key(
                 input,

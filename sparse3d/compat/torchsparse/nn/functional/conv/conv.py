@@ -75,7 +75,8 @@ def conv3d(
             shifts = tuple((k - 1) // 2 for k in size)
     _check.channels("conv3d", weight.shape[-2], input.feats.shape[1])
     if size == steps == (1, 1, 1):
-        return input.like(_biased(input.feats @ weight.reshape(weight.shape[-2:]), bias))
+        matrix = weight.reshape(1, *weight.shape[-2:]).permute(2, 0, 1)
+        return input.like(conv(input.feats, matrix, input.sites().identity(), bias))
     kernel = _maps.weights(weight.reshape(-1, *weight.shape[-2:]), tap_order(size))
     if not transposed:
         geometry = _maps.kernel_geometry(input, size, steps, shifts, spreads)

@@ -88,7 +88,7 @@ def test_submanifold_of_unequal_axes(scene):
 @pytest.mark.parametrize("path", _library.paths())
 @pytest.mark.parametrize("kernel", [3, 5])
 def test_submanifold_of_a_filled_cube(kernel, path):
-    """Many chunks of rows, and more pairs a row than a scan has: the lists of pairs grow."""
+    """Many chunks of rows, more pairs a row than a scan has: the lists of what is found grow."""
     sites = torch.cartesian_prod(*[torch.arange(24, dtype=torch.int32)] * 3)
     sites = sites[torch.randperm(len(sites), generator=torch.Generator().manual_seed(0))]
     coords = torch.nn.functional.pad(sites, (1, 0)).contiguous()

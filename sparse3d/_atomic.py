@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["PathLike", "atomic"]
+__all__ = ["PathLike", "atomic", "said"]
 
 PathLike = str | os.PathLike[str]
 
@@ -40,9 +40,16 @@ def atomic(path: PathLike) -> Iterator[BinaryIO]:
         if not isinstance(cause, OSError):
             raise
         if cause.errno is not None and cause.filename in (None, str(part)):
-            cause.filename, cause.filename2 = str(path), None
+            cause = OSError(cause.errno, cause.strerror, str(path))
         raise cause from None
     _sync_folder(path.parent)
+
+
+def said(error: Exception) -> str:
+    """An error as one line, which begins with the file where the system names one."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split())
 
 
 def _sync_folder(folder: Path) -> None:

@@ -109,13 +109,14 @@ def convert(
 ) -> None:
     """Rewrite a checkpoint in sparse3d's layout and report what became of every entry."""
     from sparse3d import checkpoint  # help should not wait for torch
+    from sparse3d._atomic import said
 
     try:
         typer.echo(checkpoint.convert(source, target, layout, reverse_axes=reverse_axes))
     except (ValueError, OSError) as error:
-        said = str(error).replace("say which: source=", "say which: --layout ")
-        said = re.sub(r"^source must be", "--layout must be", said)
-        typer.echo(f"error: {' '.join(said.split())}", err=True)
+        line = re.sub(r"\bsource='([\w.-]+)'", r"--layout \1", said(error))
+        line = re.sub(r"^source must be", "--layout must be", line)
+        typer.echo(f"error: {line}", err=True)
         raise typer.Exit(2) from None
 
 

@@ -327,6 +327,7 @@ def run(
     ]
     reason = None if backend == "reference" else _registry.load(backend)
     if reason is not None:
+        report.checks += 1
         report.failures.append(f"FAIL backend {backend}: {reason}")
         return report
     with torch.no_grad():

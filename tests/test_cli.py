@@ -374,3 +374,24 @@ def test_convert_writes_our_layout_and_refuses_what_is_no_checkpoint(tmp_path: P
     assert bad.stderr.startswith("error: ")
     assert bad.stderr.count("\n") == 1
     assert not (tmp_path / "x.pth").exists()
+
+
+def test_what_convert_cannot_do_is_one_line(tmp_path: Path) -> None:
+    source = tmp_path / "a.pth"
+    torch.save({"conv.weight": torch.zeros(3, 3, 3, 4, 8)}, source)
+    (tmp_path / "folder.pth").mkdir()
+    before = source.read_bytes()
+    for target, words in (
+        (source, f"target must be another file than the one that is read, got {source}"),
+        (tmp_path / "gone" / "b.pth", f"{tmp_path}/gone/b.pth: No such file or directory"),
+        (tmp_path / "folder.pth", f"{tmp_path}/folder.pth: Is a directory"),
+    ):
+        args = ["convert", str(source), str(target), "--layout", "spconv"]
+        made = CliRunner().invoke(app, args)
+        assert (made.exit_code, made.stderr) == (2, f"error: {words}\n")
+    assert source.read_bytes() == before
+    unclear = CliRunner().invoke(app, ["convert", str(source), str(tmp_path / "b.pth")])
+    assert "say which: --layout spconv or --layout spconv-2.1 or --layout spconv-1" in (
+        unclear.stderr
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pth", "folder.pth"]

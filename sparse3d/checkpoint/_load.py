@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -205,6 +206,8 @@ def convert(
         ValueError: if the layout is ambiguous, or no model is given and a kernel is no cube, may be
             a channelwise one, or two entries get one name.
     """
+    if target is not None and not isinstance(file, Mapping) and _same(file, target):
+        _check.fail("target", "another file than the one that is read", target)
     state = read(file)
     if model is not None:
         report = load(model, state, source, reverse_axes=reverse_axes)
@@ -214,6 +217,10 @@ def convert(
     if target is not None:
         save(made, target)
     return report
+
+
+def _same(one: PathLike, other: PathLike) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _converted(

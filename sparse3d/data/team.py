@@ -13,6 +13,8 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
+from sparse3d._atomic import said
+
 __all__ = ["INTERRUPTED", "Team", "run_as_team"]
 
 T = TypeVar("T")
@@ -100,7 +102,7 @@ def run_as_team(work: Callable[[Team], int], resumes: str) -> int:
         with team:
             return work(team)
     except (ValueError, OSError) as error:
-        sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
+        sys.stderr.write(f"error: {said(error)}\n")
         return 2
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {resumes}\n")

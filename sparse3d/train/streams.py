@@ -134,7 +134,7 @@ class Streets:
         path = self._cache / f"{number:06d}{kind}.npz"
         if path.exists():
             # One that is damaged is simulated again.
-            with suppress(*_DAMAGE), path.open("rb") as source, np.load(source) as kept:
+            with suppress(*_DAMAGE), path.open("rb") as packed, np.load(packed) as kept:
                 return Cloud(kept["points"], kept["labels"])
         cloud = one_street(FIRST_TRAINING_SEED + number, self._beams, self._azimuths)
         self._cache.mkdir(parents=True, exist_ok=True)

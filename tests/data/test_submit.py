@@ -139,6 +139,7 @@ def test_no_zip_without_every_scan(tmp_path: Path, kitti: Path) -> None:
         (["gone"], "gone: must be SemanticKITTI's folder"),
         (["ROOT"], "sequence 11 holds 1 scans, the benchmark's 921"),
         (["ROOT", "--out", "a.tar"], "--out must end with .zip"),
+        (["ROOT", "--out", "folder.zip"], "--out must be a file, got the folder folder.zip"),
         (["ROOT", "--check", "--incomplete", "--out", "gone.zip"], "gone.zip: must be a zip"),
         (["ROOT", "--incomplete", "--checkpoint", "gone.pt"], "gone.pt: cannot be read"),
     ],
@@ -147,6 +148,7 @@ def test_bad_arguments_are_one_line(
     kitti: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.zip").mkdir()
     result = call(*[str(kitti) if arg == "ROOT" else arg for arg in args])
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1

@@ -55,3 +55,11 @@ def test_without_the_backend_it_says_so() -> None:
     with uninstalled():
         report = selftest.run("mps")
     assert "FAIL backend metal: no Metal device" in report.failures[0]
+    assert report.checks == 1  # none of it passed
+
+
+@pytest.mark.parametrize("rows", ["0", "-1", "99999999999999999999"])
+def test_rows_that_cannot_be(rows: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        selftest.main(["--device", "cpu", "--rows", rows])
+    assert f"--rows must be from 1 to 10000000, got {rows}" in capsys.readouterr().err

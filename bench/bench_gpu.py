@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import gc
 import json
 import os
 import statistics
@@ -480,6 +481,7 @@ def main() -> None:
         begin = time.perf_counter()
         print(f"== {name}", flush=True)
         sections[name]()
+        gc.collect()  # captured networks are cycles
         torch.cuda.empty_cache()
         print(f"== {name} took {time.perf_counter() - begin:.0f} s", flush=True)
     if args.json:

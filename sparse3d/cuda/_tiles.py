@@ -82,4 +82,6 @@ def grad_tile(rows: int, taps: int, c_in: int, c_out: int, groups: int, terms: i
     # Wide tiles fill a multiprocessor sooner; their parts cost more memory and time to add.
     wanted = 6 if bo * bi <= 64 * 64 else 3
     parts = max(1, min(max(-(-wanted * BUSY // blocks), 16), -(-rows // 1024)))
-    return GradTile(bo, bi, 64 if terms == 1 else 32, 8 if bo * bi >= 128 * 128 else 4, 3, parts)
+    if terms == 1:  # never slower than 8 warps in two sweeps on the shell, one H200
+        return GradTile(bo, bi, 64, 4, 3, parts)
+    return GradTile(bo, bi, 32, 8 if bo * bi >= 128 * 128 else 4, 3, parts)

@@ -6,6 +6,7 @@ float32 is three products of float16 terms (`_triton_terms`), or tf32 where
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -149,7 +150,7 @@ def _launch_of(sums: _Sums, forced: ConvTile | None) -> _Launch:
 def run(
     rows: torch.Tensor,
     weight: torch.Tensor,
-    plan: Plan,
+    plan: Sequence[torch.Tensor],
     count: int,
     groups: int,
     *,
@@ -182,7 +183,7 @@ def run(
 def _by_tiles(
     x: torch.Tensor,
     weight: torch.Tensor,
-    plan: Plan,
+    plan: Sequence[torch.Tensor],
     depth: int,
     width: int,
     groups: int,
@@ -191,7 +192,8 @@ def _by_tiles(
     epilogue: _Epilogue,
     forced: ConvTile | None,
 ) -> None:
-    tiles, bm, taps = plan.filled.shape[0], plan.inputs.shape[1], weight.shape[1]
+    rows, inputs, listed, filled = plan[:4]
+    tiles, bm, taps = filled.shape[0], inputs.shape[1], weight.shape[1]
     terms = _terms_of(x.dtype)
     wide = max(x.numel() * (1 if terms == 1 else 2), 2 * weight.numel()) >= _WIDE
     largest = None
@@ -210,7 +212,7 @@ def _by_tiles(
         out.shape[0],
         tiles,
         bm,
-        plan.taps.shape[0] // tiles,
+        listed.shape[0] // tiles,
         depth,
         width,
         taps,
@@ -223,7 +225,7 @@ def _by_tiles(
     launch, partial = _launch_of(sums, forced), None
     if launch.split > 1:
         partial = torch.empty((launch.split, *out.shape), dtype=_F32, device=out.device)
-    tensors = (x, weight, out, bias, residual, partial, *plan[:4], largest)
+    tensors = (x, weight, out, bias, residual, partial, rows, inputs, listed, filled, largest)
     scalars = (*launch.scalars, epilogue.act, epilogue.slope)
     launch.kernel(launch.grid, tensors, scalars)
     if partial is not None:
@@ -261,14 +263,18 @@ def _finish_splits(
 
 
 def _by_channels(
-    x: torch.Tensor, weight: torch.Tensor, plan: Plan, out: torch.Tensor, epilogue: _Epilogue
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    plan: Sequence[torch.Tensor],
+    out: torch.Tensor,
+    epilogue: _Epilogue,
 ) -> None:
     """Depthwise layers: forward and input gradient are the same sum."""
-    width, tiles, bm = out.shape[1], plan.filled.shape[0], plan.inputs.shape[1]
+    width, tiles, bm = out.shape[1], plan[3].shape[0], plan[1].shape[1]
     bn = min(64, max(16, 1 << (width - 1).bit_length()))
     dtypes = (x.dtype, weight.dtype, out.dtype, *_dtypes(epilogue, out.dtype), *[_I32] * 4)
     tensors = (x, weight, out, epilogue.bias, epilogue.residual, *plan[:4])
-    slots = plan.taps.shape[0] // tiles
+    slots = plan[2].shape[0] // tiles
     rows = (width, width, width)
     ends = (epilogue.has, epilogue.act, epilogue.slope)
     scalars = (slots, width, weight.shape[1], *rows, *ends)
@@ -381,9 +387,10 @@ def _made(
     dst: torch.Tensor,
     splits: torch.Tensor,
     num_out: int,
-) -> Plan:
+) -> Sequence[torch.Tensor]:
+    """The first five tensors are those of `Plan`."""
     if plan:
-        return Plan(*plan[:5])
+        return plan
     return _plan.make(
         aligned(src.contiguous()), aligned(dst.contiguous()), splits, num_out, distinct=False
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -189,7 +189,7 @@ class SparseConvolution(SitesLayer):
 
     def kernel(self) -> torch.Tensor:
         """The true weight [out, *kernel_size, in / groups]; a view of the parameter."""
-        return self.as_kernel(self.weight)
+        return self.as_kernel(self._own("weight"))
 
     def as_kernel(self, stored: torch.Tensor) -> torch.Tensor:
         """What the parameter stores as a true weight; undoes `from_canonical`."""
@@ -314,6 +314,12 @@ class SparseConvolution(SitesLayer):
         _check.channels(label, self.out_channels, width)
         return add_input.features
 
+    def _own(self, name: str) -> Any:
+        """An attribute, past `nn.Module.__getattr__` where it is a parameter, not computed."""
+        if not torch.compiler.is_compiling() and name in self._parameters:
+            return self._parameters[name]
+        return getattr(self, name)
+
     def _fills(self, residual: torch.Tensor | None) -> bool:
         """Whether a row without pairs may become anything but zero."""
         plain = residual is None and self.bias is None and self.act_type == "none"
@@ -327,7 +333,7 @@ class SparseConvolution(SitesLayer):
     def _convolve(
         self, features: torch.Tensor, pairs: KernelMap, residual: torch.Tensor | None
     ) -> torch.Tensor:
-        kernel, bias = self.kernel(), self.bias
+        kernel, bias = self.kernel(), self._own("bias")
         needs_grad = torch.is_grad_enabled() and any(
             value is not None and value.requires_grad
             for value in (features, kernel, bias, residual)

@@ -256,9 +256,10 @@ class SparseConvTensor:
         indice_dict: dict[str, IndiceData] | None = None,
     ) -> SparseConvTensor:
         """A layer's output: features [M, C] on the layer's sites, maps carried along."""
-        return self._with(
-            features, coordinates, self.indice_dict if indice_dict is None else indice_dict
-        )
+        kept = self.indice_dict if indice_dict is None else indice_dict
+        if coordinates is self._coordinates and self._trusted:
+            return self._with(features, None, kept)
+        return self._with(features, coordinates, kept)
 
     def replace_feature(self, feature: torch.Tensor) -> SparseConvTensor:
         """Other features on the same sites; shares indices and `indice_dict`.

@@ -1,8 +1,10 @@
 """Memory of large outputs, used again.
 
 The system clears every page it hands out, and for wide layers that costs as much as a fifth of the
-convolution. Blocks of freed outputs are kept for the next ones: no more than was ever in use at one
-time, and never more than `KEPT_BYTES`. A new block takes the room of those that fit nothing.
+convolution. Blocks of freed outputs are kept for the next ones: together with those in use, no more
+than was ever in use at one time. What passes `KEPT_BYTES` is offered to the system, which takes its
+pages when it needs some; a step of training finds there what the last one freed. A new block takes
+the room of those that fit nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ LEAST_BYTES = 4 << 20
 KEPT_BYTES = 512 << 20
 _STEPS = 8  # sizes in every doubling, so that scenes of about one size share blocks
 _MOST_SPARE = 1.5  # times the size asked for
+_OFFER = getattr(mmap, "MADV_FREE", None)
+_HUGE = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
 def _rounded(size: int) -> int:
@@ -26,9 +30,22 @@ def _rounded(size: int) -> int:
 
 def _mapped(size: int) -> mmap.mmap:
     try:
-        return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        block = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:  # as torch's and the library's own failures are told
         raise MemoryError(f"no memory for an output of {size} bytes: {error.strerror}") from None
+    _advise(block, _HUGE)
+    return block
+
+
+def _advise(block: mmap.mmap, advice: int | None) -> bool:
+    """Whether the system heard it."""
+    if advice is None:
+        return False
+    try:
+        block.madvise(advice)
+    except OSError:  # a kernel without it
+        return False
+    return True
 
 
 class Memory:
@@ -72,8 +89,11 @@ class Memory:
 
     def _give(self, block: mmap.mmap) -> None:
         del self._live[id(block)]
+        more = self.kept() + len(block) > self.kept_bytes
+        offered = more and _advise(block, _OFFER)
         self._free.append(block)
-        self._shrink(min(self.kept_bytes, self._most))
+        limit = self._most - sum(tuple(self._live.values()))
+        self._shrink(limit if offered or not more else min(limit, self.kept_bytes))
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """An uninitialised tensor; a large one lies in a block of its own."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
+from pathlib import Path
 
 import pytest
 import torch
 
 from sparse3d import _registry
+from sparse3d.cpu import _memory
 from sparse3d.cpu._memory import LEAST_BYTES, Memory
 from sparse3d.ops import conv as V
 
@@ -40,13 +42,42 @@ def test_live_tensors_never_share_memory():
     assert [float(v.mean()) for v in held] == [0, 2, 7]
 
 
+def _offered() -> int:
+    """Bytes of this process that the system may take back without asking."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("LazyFree:"))
+
+
 @pytest.mark.parametrize("limit", [4, 1000])
-def test_what_is_kept_has_a_limit(limit):
+def test_what_is_kept_was_once_in_use(limit: int) -> None:
     memory = Memory(limit * LEAST_BYTES)
-    held = [memory.empty((ROWS + 512 * i, 64), torch.float32) for i in range(8)]
+    held = [memory.empty((ROWS + 512 * i, 64), torch.float32).fill_(i) for i in range(8)]
     used = sum(v.nbytes for v in held)
+    again = held.pop()
     held.clear()
-    assert 0 < memory.kept() <= min(limit * LEAST_BYTES, 1.2 * used)
+    assert 0 < memory.kept() <= 1.2 * used - again.nbytes
+    held = [memory.empty((ROWS + 512 * i, 64), torch.float32).fill_(i) for i in range(7)]
+    assert memory.kept() == 0
+    assert [float(v.mean()) for v in (*held, again)] == list(range(8))
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux counts these pages")
+def test_what_passes_the_limit_is_offered_to_the_system() -> None:
+    memory = Memory(4 * LEAST_BYTES)
+    held = [memory.empty((ROWS, 64), torch.float32).fill_(i) for i in range(8)]
+    before = _offered()
+    held.clear()
+    assert memory.kept() >= 16 * LEAST_BYTES
+    offered = _offered() - before
+    assert 11 * LEAST_BYTES <= offered <= memory.kept() - 3 * LEAST_BYTES
+
+
+def test_without_such_an_offer_the_limit_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_memory, "_OFFER", None)
+    memory = Memory(4 * LEAST_BYTES)
+    held = [memory.empty((ROWS, 64), torch.float32) for _ in range(8)]
+    held.clear()
+    assert 0 < memory.kept() <= 4 * LEAST_BYTES
 
 
 def test_small_and_much_smaller_outputs_take_no_block():

@@ -359,3 +359,91 @@ def test_a_norm_edited_between_two_calls_counts() -> None:
         model[1].running_var.mul_(2)
         wanted = spnn.fuse(model)(x).features
         torch.testing.assert_close(model(x).features, wanted, rtol=1e-5, atol=1e-6)
+
+
+# ------------------------------------------------------------------------- fusion in training
+
+
+def _norm_block(relu: nn.Module, norm: nn.Module | None = None) -> spnn.SparseSequential:
+    torch.manual_seed(4)
+    norm = norm or spnn.SparseBatchNorm(6)
+    return spnn.SparseSequential(spnn.SubMConv3d(4, 6, 3, bias=False), norm, relu)
+
+
+def _kinds(out: spnn.SparseConvTensor) -> str:
+    return type(out.features.grad_fn).__name__
+
+
+def _trained(run, model: nn.Module, x: spnn.SparseConvTensor) -> list[torch.Tensor]:
+    features = x.features.clone().requires_grad_()
+    out = run(x.replace_feature(features)).features
+    torch.manual_seed(8)
+    out.backward(torch.randn_like(out))
+    grads = [p.grad for p in model.parameters()]
+    return [out.detach(), features.grad, *grads, *model.buffers()]
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("relu", [nn.ReLU(), nn.ReLU(inplace=True), spnn.SparseReLU()])
+def test_norm_and_relu_train_in_one_pass_to_the_same_bytes(relu, residual) -> None:
+    x, fused, plain = scene(), _norm_block(relu), _norm_block(relu)
+    side = x.replace_feature(torch.randn(len(x.features), 6)) if residual else None
+
+    def steps(value):
+        out = plain[1](plain[0](value)).features
+        out = out if side is None else out + side.features
+        return value.replace_feature(torch.relu(out))
+
+    assert "batch_norm_relu" in _kinds(fused(x, add_input=side))
+    fused = _norm_block(relu)
+    for got, wanted in zip(
+        _trained(lambda v: fused(v, add_input=side), fused, x),
+        _trained(steps, plain, x),
+        strict=True,
+    ):
+        assert torch.equal(got, wanted)
+
+
+def test_training_runs_one_by_one_where_a_module_is_watched_or_not_our_own() -> None:
+    x = scene()
+
+    class Doubled(spnn.SparseBatchNorm):
+        def forward(self, input: object) -> object:
+            out = super().forward(input)
+            return out.replace_feature(2 * out.features)
+
+    own = _norm_block(nn.ReLU(), Doubled(6))
+    assert torch.equal(own(x).features, 2 * _norm_block(nn.ReLU())(x).features)
+    assert "batch_norm_relu" not in _kinds(_norm_block(nn.ReLU6())(x))
+    assert "batch_norm_relu" not in _kinds(_norm_block(nn.ReLU(), nn.BatchNorm1d(6))(x))
+
+    for watch in ("register_forward_hook", "register_forward_pre_hook"):
+        for position in (1, 2):
+            seen: list[object] = []
+            model = _norm_block(nn.ReLU())
+            getattr(model[position], watch)(lambda *args, seen=seen: seen.append(args) and None)
+            model(x)
+            assert len(seen) == 1
+    seen = []
+    model = _norm_block(nn.ReLU())
+    model[2].register_full_backward_hook(lambda *args: seen.append(args) and None)
+    model(x).features.sum().backward()
+    assert len(seen) == 1
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda *args: seen.append(args) and None
+    )
+    try:
+        _norm_block(nn.ReLU())(x)
+    finally:
+        handle.remove()
+    assert len(seen) == 5  # conv, norm, ReLU and the container
+
+
+def test_a_residual_of_another_type_or_width_is_added_as_before() -> None:
+    x, model = scene(), _norm_block(nn.ReLU())
+    wide = x.replace_feature(torch.randn(len(x.features), 6, dtype=torch.float64))
+    assert model(x, add_input=wide).features.dtype == torch.float64
+    with pytest.raises(RuntimeError, match="size"):
+        model(x, add_input=x)
+    one = x.replace_feature(torch.randn(len(x.features), 1))
+    assert model(x, add_input=one).features.shape == (len(x.features), 6)

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "norm_rows.h"
+
 namespace s3d {
 
 enum Path : int32_t { kAuto = 0, kPortable = 1, kAvx2 = 2, kAvx512 = 3, kAmx = 4, kNeon = 5 };
@@ -97,6 +99,8 @@ struct Kernels {
                       int filter_bits, uint32_t* hashes);
   // Keeps the non-negative entries of row[begin, end) as (src, dst = position).
   void (*compact)(const int32_t* row, int64_t begin, int64_t end, int32_t* src, int32_t* dst);
+  NormKernels<float> norm32;
+  NormKernels<double> norm64;
 };
 
 // sum[dst[p] - base, :] (+)= x[p, :] @ w in bfloat16 on AMX tiles. Rows of x are readable up to the

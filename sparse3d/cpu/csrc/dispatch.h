@@ -32,6 +32,15 @@ struct Multiply {
   bool store;  // instead of adding
 };
 
+// Rows to fetch into the second cache while a product runs: lines [0, lines) of each row, as many
+// on each side as it is wide.
+struct Ahead {
+  const char* base[2];
+  int64_t row_bytes[2], lines[2];
+  const int32_t* rows[2];
+  int64_t n;
+};
+
 // out[i, j] (+)= sum over p of left[left_rows[p], i] * right[right_rows[p], j]. Right rows are
 // readable up to the next multiple of `lanes` columns.
 template <class T>
@@ -44,7 +53,8 @@ struct Outer {
   int64_t n, rows, columns;
   T* out;
   int64_t ldo;
-  bool store;  // instead of adding
+  bool store;          // instead of adding
+  const Ahead* ahead;  // may be null
 };
 
 // y = activation(y * scale + bias + residual) in place; each of the three may be null.

@@ -87,6 +87,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "s3d_segment_sum": [_I32, _I32, _P, _I64, _P, _I64, _I64, _P],
     "s3d_segment_max": [_I32, _I32, _P, _I64, _P, _I64, _I64, _P, _P],
     "s3d_norm_train": [ctypes.POINTER(NormCall)],
+    "s3d_norm_apply": [ctypes.POINTER(NormCall)],
     "s3d_norm_grad": [ctypes.POINTER(NormCall)],
     "s3d_trilinear_map": [_I32, _I32, _P, _I64, _I32, _P, _P, _I64, _P, _P],
     "s3d_interpolate": [_I32, _I32, _I32, _P, _I64, _P, _P, _I64, _I64, _P],

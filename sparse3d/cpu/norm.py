@@ -9,6 +9,7 @@ import torch
 from ..ops.conv import _accumulator
 from ..ops.norm import (
     batch_norm_grad,
+    batch_norm_relu_again,
     batch_norm_relu_grad,
     batch_norm_relu_train,
     batch_norm_train,
@@ -31,13 +32,16 @@ def _run_train(
     residual: torch.Tensor | None,
     eps: float,
     relu: bool,
+    known: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> Three:
+    """Rows, mean and variance; from known ones if given."""
     features = features.contiguous()
     residual = None if residual is None else residual.contiguous()
     rows, channels = features.shape
     dtype = _accumulator(features.dtype)
     out = empty((rows, channels), features.dtype)
-    mean, var = torch.empty(channels, dtype=dtype), torch.empty(channels, dtype=dtype)
+    mean, var = known or (torch.empty(channels, dtype=dtype) for _ in range(2))
+    mean, var = mean.contiguous(), var.contiguous()
     weight, bias = _wide(weight, dtype), _wide(bias, dtype)
     request = NormCall(
         threads=threads(),
@@ -55,7 +59,7 @@ def _run_train(
         channels=channels,
         eps=eps,
     )
-    call("s3d_norm_train", ctypes.byref(request))
+    call("s3d_norm_apply" if known else "s3d_norm_train", ctypes.byref(request))
     return out, mean, var
 
 
@@ -130,6 +134,18 @@ def _relu_train(
     eps: float,
 ) -> Three:
     return _run_train(features, weight, bias, residual, eps, relu=True)
+
+
+@batch_norm_relu_again.kernel("cpu")
+def _relu_again(
+    features: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor,
+    var: torch.Tensor,
+    eps: float,
+) -> torch.Tensor:
+    return _run_train(features, weight, bias, None, eps, relu=True, known=(mean, var))[0]
 
 
 @batch_norm_relu_grad.kernel("cpu")

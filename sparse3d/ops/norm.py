@@ -6,7 +6,8 @@ count.
 
 `batch_norm_relu_train` adds a residual to that and applies ReLU, to the same values as the three
 steps one by one: half types round after each. Its gradient makes the mask again from the features,
-or takes it from the output where a residual was added.
+or takes it from the output where a residual was added. `batch_norm_relu_again` gives its rows once
+more from mean and var, the same bytes: a convolution that read them need not keep them.
 
 *Shapes.* features, residual, out [N, C], weight and bias [C] or None, mean and var [C].
 *Dtypes.* float32, float16, bfloat16, float64; mean and var in float32 (float64 for float64).
@@ -19,12 +20,14 @@ batch norm.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import torch
 
 from .. import _check
 from .._registry import Op
+from . import _again
 from .conv import CHUNK, _accumulator
 
 __all__ = ["batch_norm", "batch_norm_relu"]
@@ -49,12 +52,23 @@ def _norm_reference(
     mean = _column_sum(rows) / count
     centred = rows - mean
     var = _column_sum(centred * centred) / count
-    out = centred * torch.rsqrt(var + eps)
+    return _normalized(features, weight, bias, mean, var, eps), mean, var
+
+
+def _normalized(
+    features: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor,
+    var: torch.Tensor,
+    eps: float,
+) -> torch.Tensor:
+    out = (features.to(mean.dtype) - mean) * torch.rsqrt(var + eps)
     if weight is not None:
         out = out * weight.to(out.dtype)
     if bias is not None:
         out = out + bias.to(out.dtype)
-    return out.to(features.dtype), mean, var
+    return out.to(features.dtype)
 
 
 def _norm_grad_reference(
@@ -89,6 +103,18 @@ def _norm_relu_reference(
     return torch.relu(out if residual is None else out + residual), mean, var
 
 
+def _norm_relu_again_reference(
+    features: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor,
+    var: torch.Tensor,
+    eps: float,
+) -> torch.Tensor:
+    """The rows of a norm and ReLU whose statistics are known."""
+    return torch.relu(_normalized(features, weight, bias, mean, var, eps))
+
+
 def _norm_relu_grad_reference(
     grad: torch.Tensor,
     features: torch.Tensor,
@@ -101,10 +127,8 @@ def _norm_relu_grad_reference(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Gradients to features, weight, bias and, where `out` is given, the residual (else [0, C])."""
     if out is None:
-        rows = (features.to(mean.dtype) - mean) * torch.rsqrt(var + eps)
-        for value, join in ((weight, torch.mul), (bias, torch.add)):
-            rows = rows if value is None else join(rows, value.to(rows.dtype))
-        masked = grad.masked_fill(rows.detach().to(features.dtype) <= 0, 0)
+        rows = _normalized(features, weight, bias, mean, var, eps)
+        masked = grad.masked_fill(rows.detach() <= 0, 0)
     else:
         masked = grad.masked_fill(out.detach() <= 0, 0)
     grads = _norm_grad_reference(masked, features, weight, mean, var, eps)
@@ -144,6 +168,12 @@ batch_norm_relu_train = Op(
         _statistics_like(features),
         _statistics_like(features),
     ),
+)
+batch_norm_relu_again = Op(
+    "batch_norm_relu_again(Tensor features, Tensor? weight, Tensor? bias, Tensor mean, Tensor var,"
+    " float eps) -> Tensor",
+    reference=_norm_relu_again_reference,
+    fake=lambda features, weight, bias, mean, var, eps: torch.empty_like(features),
 )
 batch_norm_relu_grad = Op(
     "batch_norm_relu_grad(Tensor grad, Tensor features, Tensor? weight, Tensor? bias, Tensor? out,"
@@ -341,8 +371,19 @@ def batch_norm_relu(
         if residual.dtype != features.dtype:
             _check.fail_type("residual", f"of dtype {features.dtype}", residual.dtype)
         residual = residual.contiguous()
-    made = batch_norm_relu_train(features.contiguous(), weight, bias, residual, eps)
-    return _tracked(cast(Statistics, made), running_mean, running_var, momentum)
+    features = features.contiguous()
+    made = cast(Statistics, batch_norm_relu_train(features, weight, bias, residual, eps))
+    if residual is None:
+        _again.remember(made[0], (features, weight, bias, *made[1:]), partial(_make_again, eps))
+    return _tracked(made, running_mean, running_var, momentum)
+
+
+def _make_again(eps: float, saved: _again.Saved) -> torch.Tensor:
+    """The rows of `batch_norm_relu` without a residual, differentiable where grad mode is on."""
+    features, weight, bias, mean, var = saved
+    if torch.is_grad_enabled():
+        return cast(Statistics, batch_norm_relu_train(features, weight, bias, None, eps))[0]
+    return cast(torch.Tensor, batch_norm_relu_again(features, weight, bias, mean, var, eps))
 
 
 def _tracked(

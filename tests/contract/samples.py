@@ -156,6 +156,8 @@ def _norm(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
     kind = torch.float64 if dtype == torch.float64 else torch.float32
     grad = random((size.rows, size.c_in), dtype, 4)
     statistics = mean.to(kind), var.to(kind), 1e-5
+    if name == "batch_norm_relu_again":
+        return [(x, weight, bias, *statistics), (x, None, None, *statistics)]
     if name == "batch_norm_relu_grad":
         return [
             (grad, x, weight, bias, torch.relu(residual), *statistics),

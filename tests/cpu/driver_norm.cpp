@@ -96,6 +96,8 @@ Bytes run(int32_t threads, int32_t path, const Case& k, bool judged) {
   call.mean = mean.data();
   call.var = var.data();
   require(s3d_norm_train(&call) == s3d::kOk, "norm_train");
+  call.y = dx.data();
+  require(s3d_norm_apply(&call) == s3d::kOk && dx == y, "norm_apply");
   call.grad = bg.data();
   call.side = k.side ? y.data() : nullptr;
   call.dside = k.side ? dside.data() : nullptr;

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections import OrderedDict
 
 import pytest
 import torch
 from nn.scenes import at, scene
 from torch import nn
+from torch.func import functional_call
 from torch.nn import functional
 
 import sparse3d.nn as spnn
+from sparse3d.ops import _again
 
 # --------------------------------------------------------------------------------- sequential
 
@@ -447,3 +450,80 @@ def test_a_residual_of_another_type_or_width_is_added_as_before() -> None:
         model(x, add_input=x)
     one = x.replace_feature(torch.randn(len(x.features), 1))
     assert model(x, add_input=one).features.shape == (len(x.features), 6)
+
+
+def _pair(relu: nn.Module, between: tuple[nn.Module, ...] = ()) -> spnn.SparseSequential:
+    model = _norm_block(relu)
+    for module in (*between, spnn.SubMConv3d(6, 5, 3)):
+        model.add(module)
+    return model
+
+
+def test_a_convolution_does_not_keep_what_a_norm_can_make_again(monkeypatch) -> None:
+    monkeypatch.setattr(_again, "LEAST_BYTES", 0)
+    x, lean, plain = scene(), _pair(nn.ReLU()), _pair(nn.ReLU())
+    plain[2].register_forward_hook(lambda *args: None)  # keeps norm and ReLU apart
+    seen: list[weakref.ref[torch.Tensor]] = []
+    lean[3].register_forward_pre_hook(
+        lambda layer, given: seen.append(weakref.ref(given[0].features)) and None
+    )
+    for got, wanted in zip(_trained(lean, lean, x), _trained(plain, plain, x), strict=True):
+        assert torch.equal(got, wanted)
+    lean.zero_grad()
+    out = lean(x)
+    assert seen[-1]() is None
+    out.features.sum().backward(retain_graph=True)
+    first = lean[3].weight.grad.clone()
+    out.features.sum().backward()
+    torch.testing.assert_close(lean[3].weight.grad, 2 * first)
+
+
+class _Changed(nn.Module):
+    def __init__(self, change) -> None:
+        super().__init__()
+        self.change = change
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return self.change(value)
+
+
+@pytest.mark.parametrize(
+    ("change", "alike"),
+    [
+        (lambda v: v.mul_(3), lambda v: v * 3),
+        (lambda v: v[:, :6], lambda v: v),
+        (lambda v: v.flip(0), lambda v: v.flip(0)),
+    ],
+)
+def test_what_was_changed_since_is_kept(monkeypatch, change, alike) -> None:
+    monkeypatch.setattr(_again, "LEAST_BYTES", 0)
+    x = scene()
+    lean, plain = (_pair(nn.ReLU(), (_Changed(how),)) for how in (change, alike))
+    plain[2].register_forward_hook(lambda *args: None)
+    for got, wanted in zip(_trained(lean, lean, x), _trained(plain, plain, x), strict=True):
+        assert torch.equal(got, wanted)
+
+
+def test_a_norm_changed_before_backward_is_an_error_as_for_torch(monkeypatch) -> None:
+    monkeypatch.setattr(_again, "LEAST_BYTES", 0)
+    model = _pair(nn.ReLU())
+    out = model(scene()).features.sum()
+    with torch.no_grad():
+        model[1].weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(out, model[3].weight)
+
+
+def test_second_derivatives_of_what_is_made_again(monkeypatch) -> None:
+    monkeypatch.setattr(_again, "LEAST_BYTES", 0)
+    x = scene().double()
+    x = spnn.SparseConvTensor(x.features[:7], x.indices[:7], x.spatial_shape, x.batch_size)
+    model = _pair(nn.ReLU()).double()
+
+    def run(features: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return functional_call(model, {"3.weight": weight}, (x.replace_feature(features),)).features
+
+    weight = model[3].weight.detach().clone().requires_grad_()
+    features = x.features.detach().clone().requires_grad_()
+    assert torch.autograd.gradcheck(run, (features, weight))
+    assert torch.autograd.gradgradcheck(run, (features, weight))

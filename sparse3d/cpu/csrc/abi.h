@@ -87,6 +87,8 @@ S3D_API int32_t s3d_segment_max(int32_t threads, int32_t dtype, const void* valu
 
 // norm.cpp
 S3D_API int32_t s3d_norm_train(const s3d::NormCall* call);
+// The rows of s3d_norm_train once more, from its mean and var.
+S3D_API int32_t s3d_norm_apply(const s3d::NormCall* call);
 S3D_API int32_t s3d_norm_grad(const s3d::NormCall* call);
 
 // voxelize.cpp

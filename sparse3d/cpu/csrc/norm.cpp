@@ -150,9 +150,8 @@ void statistics(const NormCall& c, const Kernels& kernels) {
 }
 
 template <class E>
-void train(const NormCall& c, const Kernels& kernels) {
+void apply(const NormCall& c, const Kernels& kernels) {
   using T = typename SumType<E>::type;
-  statistics<E>(c, kernels);
   const Factors<T> factors(c, as<T>(c.var));
   each_chunk<E>(c, kernels, [&](int64_t, NormRows<T>& j, const Chunk<E>& rows) {
     Buffer<T> room, side;
@@ -267,7 +266,14 @@ using namespace s3d;
 
 S3D_API int32_t s3d_norm_train(const NormCall* call) {
   return run(*call, [&](auto e, const Kernels& kernels) {
-    train<typename decltype(e)::type>(*call, kernels);
+    statistics<typename decltype(e)::type>(*call, kernels);
+    apply<typename decltype(e)::type>(*call, kernels);
+  });
+}
+
+S3D_API int32_t s3d_norm_apply(const NormCall* call) {
+  return run(*call, [&](auto e, const Kernels& kernels) {
+    apply<typename decltype(e)::type>(*call, kernels);
   });
 }
 

@@ -18,7 +18,7 @@ import torch
 
 from .._registry import BackendUnavailable
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 DISTRIBUTION = "sparse3d-torch"
 FILE = "libsparse3d_cpu.so"
 
@@ -58,6 +58,17 @@ class WeightGradCall(ctypes.Structure):
     ]
 
 
+class NormCall(ctypes.Structure):
+    """Mirror of csrc/norm.h."""
+
+    _fields_ = [
+        *_fields(_I32, "threads path dtype relu"),
+        *_fields(_P, "x weight bias side grad y mean var dweight dbias dside"),
+        *_fields(_I64, "rows channels"),
+        ("eps", _F64),
+    ]
+
+
 _LISTS = [_P, _P, _P, _P]  # kernel size, stride, padding, dilation
 _SIGNATURES: dict[str, list[Any]] = {
     "s3d_coordinate_table": [_I32, _P, _I64, _I32, _P],
@@ -75,8 +86,9 @@ _SIGNATURES: dict[str, list[Any]] = {
     "s3d_pool_max_grad": [_I32, _I32, _P, _P, _I64, _I64, _I64, _P],
     "s3d_segment_sum": [_I32, _I32, _P, _I64, _P, _I64, _I64, _P],
     "s3d_segment_max": [_I32, _I32, _P, _I64, _P, _I64, _I64, _P, _P],
-    "s3d_norm_train": [_I32, _I32, _P, _P, _P, _I64, _I64, _F64, _P, _P, _P],
-    "s3d_norm_grad": [_I32, _I32, _P, _P, _P, _P, _P, _I64, _I64, _F64, _P, _P, _P],
+    "s3d_norm_train": [ctypes.POINTER(NormCall)],
+    "s3d_norm_apply": [ctypes.POINTER(NormCall)],
+    "s3d_norm_grad": [ctypes.POINTER(NormCall)],
     "s3d_trilinear_map": [_I32, _I32, _P, _I64, _I32, _P, _P, _I64, _P, _P],
     "s3d_interpolate": [_I32, _I32, _I32, _P, _I64, _P, _P, _I64, _I64, _P],
     "s3d_interpolate_grad": [_I32, _I32, _I32, _P, _I64, _P, _P, _I64, _I64, _I64, _P],

@@ -1,20 +1,30 @@
-"""Folding convolution, batch norm and activation into one pass for inference."""
+"""Convolution, batch norm and activation in fewer passes: in inference, and norms in training."""
 
 from __future__ import annotations
 
 import copy
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.modules.module import _has_any_global_hook
 
+from .._registry import backend_for
 from ..ops.conv import scaled
 from ..tensor import SparseConvTensor
+from ..tensor.sparse_conv_tensor import same_sites
 from ._convolution import SparseConvolution
 from ._preparation import is_preparing
-from .modules import SparseBatchNorm, SparseIdentity, SparseReLU, SparseSequential
+from ._room import Room
+from .modules import (
+    SparseBatchNorm,
+    SparseIdentity,
+    SparseReLU,
+    SparseSequential,
+    normalize_and_relu,
+)
 
 __all__ = ["fuse"]
 
@@ -71,6 +81,64 @@ def fused_run(
     scale, bias = _scale_and_bias(layer, norm)
     out = layer.run_fused(value, scale, bias, residual, activation, alpha)
     return out, end, None if here else add_input
+
+
+def fused_norm(
+    children: Sequence[nn.Module],
+    position: int,
+    value: Any,
+    add_input: SparseConvTensor | None,
+    place: int,
+) -> tuple[SparseConvTensor, int, SparseConvTensor | None] | None:
+    """Compute [norm, ReLU] in training in fewer passes where that gives the same bytes.
+
+    That is `SparseBatchNorm`; torch's own batch norm sums in an order that follows the thread
+    count. Arguments and result as for `fused_run`.
+    """
+    pair = children[position : position + 2]
+    if len(pair) < 2 or not isinstance(value, SparseConvTensor) or not _plain_rows(value):
+        return None
+    norm, activation = pair
+    if not _is_own_norm(norm) or not _is_relu(activation) or any(map(_watched, pair)):
+        return None
+    features, residual = value.features, None
+    if add_input is not None and place == position + 1:
+        residual = add_input.features
+        alike = residual.dtype == features.dtype and residual.shape == features.shape
+        if not alike or not same_sites(value, add_input):
+            return None
+        add_input = None
+    out = value.replace_feature(normalize_and_relu(norm, features, residual))
+    return out, position + 2, add_input
+
+
+def _is_own_norm(module: nn.Module) -> TypeGuard[SparseBatchNorm]:
+    return (
+        isinstance(module, SparseBatchNorm)
+        and module.training
+        and type(module).forward is SparseBatchNorm.forward
+    )
+
+
+def _is_relu(module: nn.Module) -> bool:
+    return isinstance(module, nn.ReLU) and type(module).forward in (
+        nn.ReLU.forward,
+        SparseReLU.forward,
+    )
+
+
+def _plain_rows(value: SparseConvTensor) -> bool:
+    """Whether all rows are sites, for the backend that has the kernel."""
+    device = value.features.device
+    if device.type != "cpu" or isinstance(value._coordinates, Room):
+        return False
+    return torch.compiler.is_compiling() or backend_for(device) == "cpu"
+
+
+def _watched(module: nn.Module) -> bool:
+    """Whether a hook wants the module's own call, in either direction."""
+    own = _hooked(module) or module._backward_hooks or module._backward_pre_hooks
+    return bool(own or _has_any_global_hook())  # type: ignore[no-untyped-call]
 
 
 def _tail(

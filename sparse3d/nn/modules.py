@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from .. import _check
-from ..ops.norm import batch_norm
+from ..ops.norm import batch_norm, batch_norm_relu
 from ..tensor import SparseConvTensor
 from ._room import Room
 from ._room_norm import room_norm
@@ -120,11 +120,7 @@ def normalize_rows(norm: nn.BatchNorm1d, features: torch.Tensor) -> torch.Tensor
     """Apply a batch norm module to feature rows with fixed-order sums, whatever the row count."""
     _check.channels(type(norm).__name__, norm.num_features, features.shape[1])
     use_batch = norm.training or norm.running_mean is None
-    momentum = 0.0 if norm.momentum is None else norm.momentum
-    if norm.training and norm.num_batches_tracked is not None and features.shape[0] > 0:
-        norm.num_batches_tracked.add_(1)
-        if norm.momentum is None:
-            momentum = 1.0 / float(norm.num_batches_tracked)
+    momentum = _count_batch(norm, features.shape[0])
     track = norm.running_mean is not None and (not norm.training or norm.track_running_stats)
     return batch_norm(
         features,
@@ -136,6 +132,35 @@ def normalize_rows(norm: nn.BatchNorm1d, features: torch.Tensor) -> torch.Tensor
         momentum,
         norm.eps,
     )
+
+
+def normalize_and_relu(
+    norm: nn.BatchNorm1d, features: torch.Tensor, residual: torch.Tensor | None
+) -> torch.Tensor:
+    """`relu(normalize_rows(norm, features) + residual)` of a norm in training."""
+    _check.channels(type(norm).__name__, norm.num_features, features.shape[1])
+    momentum = _count_batch(norm, features.shape[0])
+    track = norm.track_running_stats
+    return batch_norm_relu(
+        features,
+        norm.running_mean if track else None,
+        norm.running_var if track else None,
+        norm.weight,
+        norm.bias,
+        momentum,
+        norm.eps,
+        residual,
+    )
+
+
+def _count_batch(norm: nn.BatchNorm1d, rows: int) -> float:
+    """Count a batch of training; the share that its statistics have in the running ones."""
+    momentum = 0.0 if norm.momentum is None else norm.momentum
+    if norm.training and norm.num_batches_tracked is not None and rows > 0:
+        norm.num_batches_tracked.add_(1)
+        if norm.momentum is None:
+            momentum = 1.0 / float(norm.num_batches_tracked)
+    return momentum
 
 
 def is_spconv_module(module: nn.Module) -> bool:
@@ -163,7 +188,8 @@ class SparseSequential(SparseModule):
 
     Children are given in turn, as an OrderedDict, or by keyword; keys are those of
     `torch.nn.Sequential`. In eval without gradients a run of conv, batch norm and activation is
-    computed in one pass; parameters stay as they are.
+    computed in one pass; parameters stay as they are. In training on the CPU `SparseBatchNorm` and
+    a ReLU after it are, to the same values.
 
     A residual block is `net(x, add_input=side)`: the side is added before a last ReLU, LeakyReLU
     or Sigmoid, else after all children, and costs nothing where that run is computed in one pass.
@@ -205,13 +231,15 @@ class SparseSequential(SparseModule):
         self.add_module(key, module)
 
     def forward(self, input: Any, add_input: SparseConvTensor | None = None) -> Any:
-        from ._fusion import fused_run, residual_place
+        from ._fusion import fused_norm, fused_run, residual_place
 
         # Dynamo of torch 2.7 cannot iterate over a module of ours.
         children = [module for module in self._modules.values() if module is not None]
         place, position = residual_place(children), 0
         while position < len(children):
             run = fused_run(children, position, input, add_input, place)
+            if run is None:
+                run = fused_norm(children, position, input, add_input, place)
             if run is not None:
                 input, position, add_input = run
                 continue

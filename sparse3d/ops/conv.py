@@ -28,6 +28,7 @@ import torch
 
 from .. import _check
 from .._registry import Op
+from . import _again
 
 __all__ = ["ACTIVATIONS", "PairSet", "conv", "fused_conv"]
 
@@ -314,15 +315,28 @@ def _saved(ctx: Any) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor], Pl
     return left, right, [src, dst, splits], plans[: ctx.plan_length], plans[ctx.plan_length :]
 
 
+def _forward_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    features = inputs[0]
+    made = _again.sources(features)
+    ctx.make, ctx.num_in = None if made is None else made.make, features.shape[0]
+    ctx.num_sources = 1 if made is None else len(made.tensors)
+    left, right, src, dst, splits, plan, grad_plan = inputs[:7]
+    lefts = (left,) if made is None else made.tensors
+    ctx.save_for_backward(*lefts, right, src, dst, splits, *plan, *grad_plan)
+    ctx.plan_length = len(plan)
+    ctx.groups = inputs[-1]
+
+
 def _forward_gradient(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-    features, weight, pairs, plan, grad_plan = _saved(ctx)
+    saved, count = ctx.saved_tensors, ctx.num_sources
+    weight, src, dst, splits, *plans = saved[count:]
+    pairs, plan, grad_plan = (src, dst, splits), plans[: ctx.plan_length], plans[ctx.plan_length :]
     to_features = to_weight = None
     grad = grad.contiguous()
     if ctx.needs_input_grad[0]:
-        to_features = conv_input_grad(
-            grad, weight, *pairs, grad_plan, plan, features.shape[0], ctx.groups
-        )
+        to_features = conv_input_grad(grad, weight, *pairs, grad_plan, plan, ctx.num_in, ctx.groups)
     if ctx.needs_input_grad[1]:
+        features = saved[0] if ctx.make is None else ctx.make(saved[:count])
         to_weight = conv_weight_grad(features, grad, *pairs, plan, grad_plan, ctx.groups)
     return to_features, to_weight, None, None, None, None, None, None, None
 
@@ -351,7 +365,7 @@ def _weight_grad_gradient(ctx: Any, second: torch.Tensor) -> tuple[Any, ...]:
     return to_features, to_grad, None, None, None, None, None, None
 
 
-conv_forward.gradient(_forward_gradient, _setup)
+conv_forward.gradient(_forward_gradient, _forward_setup)
 conv_input_grad.gradient(_input_grad_gradient, _setup)
 conv_weight_grad.gradient(_weight_grad_gradient, _setup)
 conv_forward.autocast("features", "weight")

@@ -151,13 +151,24 @@ def _norm(name: str, size: Size, dtype: torch.dtype) -> list[Args]:
     weight, bias = random((size.c_in,), torch.float32, 2), random((size.c_in,), torch.float32, 3)
     if name == "batch_norm_train":
         return [(x, weight, bias, 1e-5), (x, None, None, 1e-3)]
+    residual = random((size.rows, size.c_in), dtype, 5)
+    if name == "batch_norm_relu_train":
+        return [(x, weight, bias, residual, 1e-5), (x, None, None, None, 1e-3)]
     wide = x.double()
     count = max(size.rows, 1)
     mean = wide.sum(0) / count
     var = ((wide - mean) ** 2).sum(0) / count
     kind = torch.float64 if dtype == torch.float64 else torch.float32
     grad = random((size.rows, size.c_in), dtype, 4)
-    return [(grad, x, weight, mean.to(kind), var.to(kind), 1e-5)]
+    statistics = mean.to(kind), var.to(kind), 1e-5
+    if name == "batch_norm_relu_again":
+        return [(x, weight, bias, *statistics), (x, None, None, *statistics)]
+    if name == "batch_norm_relu_grad":
+        return [
+            (grad, x, weight, bias, torch.relu(residual), *statistics),
+            (grad, x, None, None, None, *statistics),
+        ]
+    return [(grad, x, weight, *statistics)]
 
 
 def _voxelize(name: str, size: Size, dtype: torch.dtype) -> list[Args]:

@@ -22,10 +22,11 @@ FLOATING = {
     "pool_max_grad", "segment_sum", "segment_max", "interpolate", "interpolate_grad",
     "dense_scatter", "dense_gather", "batch_norm_train", "batch_norm_grad", "linear_rows",
     "linear_weight_grad",
+    "batch_norm_relu_train", "batch_norm_relu_grad", "batch_norm_relu_again",
 }  # fmt: skip
 # The gradient of a batch norm has second derivatives of its own (tests/ops/test_norm.py), none to
 # the statistics it is handed.
-NO_GRADIENT = {"conv_fused", "batch_norm_grad"}
+NO_GRADIENT = {"conv_fused", "batch_norm_grad", "batch_norm_relu_grad", "batch_norm_relu_again"}
 OPAQUE = {"coordinate_table", "conv_plan"}  # a backend's own layout
 
 every_op = pytest.mark.parametrize("name", OPS)

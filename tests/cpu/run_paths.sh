@@ -9,4 +9,5 @@ source tests/cpu/native.sh
 ALL_SETS=1 build paths "${CXX:-g++}" -O2 -static
 for path in 1 2 3 4; do
     build/native/paths/driver "$path" 200
+    build/native/paths/driver_norm "$path"
 done

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections import OrderedDict
 
 import pytest
 import torch
 from nn.scenes import at, scene
 from torch import nn
+from torch.func import functional_call
 from torch.nn import functional
 
 import sparse3d.nn as spnn
+from sparse3d.ops import _again
 
 # --------------------------------------------------------------------------------- sequential
 
@@ -406,3 +409,167 @@ def test_layers_with_a_forward_of_their_own_are_not_folded(at_place: int, how: s
         torch.testing.assert_close(net(x).features, wanted)
         if how == "class":
             torch.testing.assert_close(spnn.fuse(net)(x).features, wanted)
+
+
+
+
+def _norm_block(relu: nn.Module, norm: nn.Module | None = None) -> spnn.SparseSequential:
+    torch.manual_seed(4)
+    norm = norm or spnn.SparseBatchNorm(6)
+    return spnn.SparseSequential(spnn.SubMConv3d(4, 6, 3, bias=False), norm, relu)
+
+
+def _kinds(out: spnn.SparseConvTensor) -> str:
+    return type(out.features.grad_fn).__name__
+
+
+def _trained(run, model: nn.Module, x: spnn.SparseConvTensor) -> list[torch.Tensor]:
+    features = x.features.clone().requires_grad_()
+    out = run(x.replace_feature(features)).features
+    torch.manual_seed(8)
+    out.backward(torch.randn_like(out))
+    grads = [p.grad for p in model.parameters()]
+    return [out.detach(), features.grad, *grads, *model.buffers()]
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("relu", [nn.ReLU(), nn.ReLU(inplace=True), spnn.SparseReLU()])
+def test_norm_and_relu_train_in_one_pass_to_the_same_bytes(relu, residual) -> None:
+    x, fused, plain = scene(), _norm_block(relu), _norm_block(relu)
+    side = x.replace_feature(torch.randn(len(x.features), 6)) if residual else None
+
+    def steps(value):
+        out = plain[1](plain[0](value)).features
+        out = out if side is None else out + side.features
+        return value.replace_feature(torch.relu(out))
+
+    assert "batch_norm_relu" in _kinds(fused(x, add_input=side))
+    fused = _norm_block(relu)
+    for got, wanted in zip(
+        _trained(lambda v: fused(v, add_input=side), fused, x),
+        _trained(steps, plain, x),
+        strict=True,
+    ):
+        assert torch.equal(got, wanted)
+
+
+def test_training_runs_one_by_one_where_a_module_is_watched_or_not_our_own() -> None:
+    x = scene()
+
+    class Doubled(spnn.SparseBatchNorm):
+        def forward(self, input: object) -> object:
+            out = super().forward(input)
+            return out.replace_feature(2 * out.features)
+
+    own = _norm_block(nn.ReLU(), Doubled(6))
+    assert torch.equal(own(x).features, 2 * _norm_block(nn.ReLU())(x).features)
+    assert "batch_norm_relu" not in _kinds(_norm_block(nn.ReLU6())(x))
+    assert "batch_norm_relu" not in _kinds(_norm_block(nn.ReLU(), nn.BatchNorm1d(6))(x))
+
+    for watch in ("register_forward_hook", "register_forward_pre_hook"):
+        for position in (1, 2):
+            seen: list[object] = []
+            model = _norm_block(nn.ReLU())
+            getattr(model[position], watch)(lambda *args, seen=seen: seen.append(args) and None)
+            model(x)
+            assert len(seen) == 1
+    seen = []
+    model = _norm_block(nn.ReLU())
+    model[2].register_full_backward_hook(lambda *args: seen.append(args) and None)
+    model(x).features.sum().backward()
+    assert len(seen) == 1
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda *args: seen.append(args) and None
+    )
+    try:
+        _norm_block(nn.ReLU())(x)
+    finally:
+        handle.remove()
+    assert len(seen) == 5  # conv, norm, ReLU and the container
+
+
+def test_a_residual_of_another_type_or_width_is_added_as_before() -> None:
+    x, model = scene(), _norm_block(nn.ReLU())
+    wide = x.replace_feature(torch.randn(len(x.features), 6, dtype=torch.float64))
+    assert model(x, add_input=wide).features.dtype == torch.float64
+    with pytest.raises(RuntimeError, match="size"):
+        model(x, add_input=x)
+    one = x.replace_feature(torch.randn(len(x.features), 1))
+    assert model(x, add_input=one).features.shape == (len(x.features), 6)
+
+
+def _pair(relu: nn.Module, between: tuple[nn.Module, ...] = ()) -> spnn.SparseSequential:
+    model = _norm_block(relu)
+    for module in (*between, spnn.SubMConv3d(6, 5, 3)):
+        model.add(module)
+    return model
+
+
+def test_a_convolution_does_not_keep_what_a_norm_can_make_again(monkeypatch) -> None:
+    monkeypatch.setattr(_again, "LEAST_BYTES", 0)
+    x, lean, plain = scene(), _pair(nn.ReLU()), _pair(nn.ReLU())
+    plain[2].register_forward_hook(lambda *args: None)  # keeps norm and ReLU apart
+    seen: list[weakref.ref[torch.Tensor]] = []
+    lean[3].register_forward_pre_hook(
+        lambda layer, given: seen.append(weakref.ref(given[0].features)) and None
+    )
+    for got, wanted in zip(_trained(lean, lean, x), _trained(plain, plain, x), strict=True):
+        assert torch.equal(got, wanted)
+    lean.zero_grad()
+    out = lean(x)
+    assert seen[-1]() is None
+    out.features.sum().backward(retain_graph=True)
+    first = lean[3].weight.grad.clone()
+    out.features.sum().backward()
+    torch.testing.assert_close(lean[3].weight.grad, 2 * first)
+
+
+class _Changed(nn.Module):
+    def __init__(self, change) -> None:
+        super().__init__()
+        self.change = change
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return self.change(value)
+
+
+@pytest.mark.parametrize(
+    ("change", "alike"),
+    [
+        (lambda v: v.mul_(3), lambda v: v * 3),
+        (lambda v: v[:, :6], lambda v: v),
+        (lambda v: v.flip(0), lambda v: v.flip(0)),
+    ],
+)
+def test_what_was_changed_since_is_kept(monkeypatch, change, alike) -> None:
+    monkeypatch.setattr(_again, "LEAST_BYTES", 0)
+    x = scene()
+    lean, plain = (_pair(nn.ReLU(), (_Changed(how),)) for how in (change, alike))
+    plain[2].register_forward_hook(lambda *args: None)
+    for got, wanted in zip(_trained(lean, lean, x), _trained(plain, plain, x), strict=True):
+        assert torch.equal(got, wanted)
+
+
+def test_a_norm_changed_before_backward_is_an_error_as_for_torch(monkeypatch) -> None:
+    monkeypatch.setattr(_again, "LEAST_BYTES", 0)
+    model = _pair(nn.ReLU())
+    out = model(scene()).features.sum()
+    with torch.no_grad():
+        model[1].weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(out, model[3].weight)
+
+
+def test_second_derivatives_of_what_is_made_again(monkeypatch) -> None:
+    monkeypatch.setattr(_again, "LEAST_BYTES", 0)
+    x = scene().double()
+    x = spnn.SparseConvTensor(x.features[:7], x.indices[:7], x.spatial_shape, x.batch_size)
+    model = _pair(nn.ReLU()).double()
+
+    def run(features: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return functional_call(model, {"3.weight": weight}, (x.replace_feature(features),)).features
+
+    weight = model[3].weight.detach().clone().requires_grad_()
+    features = x.features.detach().clone().requires_grad_()
+    assert torch.autograd.gradcheck(run, (features, weight))
+    assert torch.autograd.gradgradcheck(run, (features, weight))

@@ -10,7 +10,14 @@ import torch.nn.functional as F
 from tolerance import assert_close
 
 from sparse3d import _registry
-from sparse3d.ops.norm import batch_norm, batch_norm_grad, batch_norm_train
+from sparse3d.ops.norm import (
+    batch_norm,
+    batch_norm_grad,
+    batch_norm_relu,
+    batch_norm_relu_grad,
+    batch_norm_relu_train,
+    batch_norm_train,
+)
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 
@@ -78,6 +85,7 @@ def test_bytes_do_not_depend_on_threads(threads: Callable[[int], None]):
         threads(count)
         leaves = [value.clone().requires_grad_() for value in (features, weight, bias)]
         out = batch_norm(leaves[0], None, None, *leaves[1:], training=True)
+        out = batch_norm_relu(out, None, None, *leaves[1:], residual=leaves[0])
         out.backward(upstream)
         return [out.detach(), *(leaf.grad for leaf in leaves)]
 
@@ -109,6 +117,87 @@ def test_opcheck():
     torch.library.opcheck(
         batch_norm_grad.overload, (torch.randn(40, 5).double(), features, weight, mean, var, 1e-5)
     )
+    side = torch.randn(40, 5).double()
+    for added in (side.requires_grad_(), None):
+        args = (features, weight, bias, added, 1e-5)
+        torch.library.opcheck(batch_norm_relu_train.overload, args)
+        grad_args = (side.detach(), features, weight, bias, added, mean, var, 1e-5)
+        torch.library.opcheck(batch_norm_relu_grad.overload, grad_args)
+
+
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(0, 5), (1, 5), (513, 17), (1300, 96)])
+def test_relu_in_one_pass_gives_the_bytes_of_its_steps(shape, dtype, affine, added):
+    def results(join: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
+        torch.manual_seed(5)
+        features, weight, bias = case(*shape, dtype)
+        bias -= 0.5
+        features[:, 1] = 3.0  # a constant column lies on the kink where the bias is 0
+        bias[1] = 0.0
+        leaves = [v.requires_grad_() for v in (features, *((weight, bias) * affine))]
+        side = torch.randn(shape).to(dtype).requires_grad_() if added else None
+        running = statistics(shape[1], dtype)
+        out = join(leaves[0], *running, *(leaves[1:] or (None, None)), side)
+        out.backward(torch.randn(shape).to(dtype))
+        grads = [leaf.grad for leaf in (*leaves, *([side] if added else []))]
+        return [out.detach(), *running, *grads]
+
+    def steps(x, mean, var, weight, bias, side):
+        out = batch_norm(x, mean, var, weight, bias, training=True)
+        return torch.relu(out if side is None else out + side)
+
+    with _registry.force("cpu"):
+        fused = results(lambda *a: batch_norm_relu(*a[:5], residual=a[5]))
+        for got, wanted in zip(fused, results(steps), strict=True):
+            assert got.dtype == wanted.dtype
+            assert torch.equal(got, wanted)
+
+
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("affine", [False, True])
+def test_second_derivatives_through_relu(affine: bool, added: bool):
+    torch.manual_seed(9)
+    leaves = [value.requires_grad_() for value in case(6, 3)][: 3 if affine else 1]
+    side = [torch.randn(6, 3, dtype=torch.float64).requires_grad_()] if added else []
+
+    def call(x, *rest):
+        pair = rest[:2] if affine else (None, None)
+        return batch_norm_relu(x, None, None, *pair, residual=rest[-1] if added else None)
+
+    assert torch.autograd.gradcheck(call, (*leaves, *side))
+    assert torch.autograd.gradgradcheck(call, (*leaves, *side))
+
+
+def test_nan_passes_relu_and_its_gradient_as_torch_lets_it():
+    features, _, _ = case(20, 3, torch.float32)
+    features[3, 1] = float("nan")
+    x = features.requires_grad_()
+    out = batch_norm_relu(x, None, None)
+    wanted = torch.relu(batch_norm(x, None, None, training=True))
+    torch.testing.assert_close(out, wanted, rtol=0, atol=0, equal_nan=True)
+    up = torch.randn(20, 3)
+    (got,), (expected,) = (torch.autograd.grad(v, x, up) for v in (out, wanted))
+    torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def test_variance_is_exact_where_the_mean_is_large():
+    torch.manual_seed(2)
+    features = (torch.randn(5000, 3) + torch.tensor([0.0, 1e4, -3e5])).float()
+    with _registry.force("cpu"):
+        _, mean, var = batch_norm_train(features, None, None, 1e-5)
+    wide = features.double()
+    torch.testing.assert_close(var.double(), wide.var(0, unbiased=False), rtol=2e-6, atol=0)
+    torch.testing.assert_close(mean.double(), wide.mean(0), rtol=2e-7, atol=1e-7)
+
+
+def test_bad_residual():
+    features, weight, bias = case(4)
+    with pytest.raises(ValueError, match="residual must be of shape"):
+        batch_norm_relu(features, None, None, residual=features[:3])
+    with pytest.raises(TypeError, match="residual must be of dtype"):
+        batch_norm_relu(features, None, None, weight, bias, residual=features.float())
 
 
 def test_bad_input():

@@ -5,6 +5,7 @@
 
 #include "common.h"
 #include "conv.h"
+#include "norm.h"
 
 // coordinates.cpp
 S3D_API int32_t s3d_abi_version();
@@ -85,13 +86,10 @@ S3D_API int32_t s3d_segment_max(int32_t threads, int32_t dtype, const void* valu
                                 void* out, int64_t* arg);
 
 // norm.cpp
-// weight, bias (or null), mean, var and their gradients in the sums' type.
-S3D_API int32_t s3d_norm_train(int32_t threads, int32_t dtype, const void* x, const void* weight,
-                               const void* bias, int64_t rows, int64_t channels, double eps,
-                               void* y, void* mean, void* var);
-S3D_API int32_t s3d_norm_grad(int32_t threads, int32_t dtype, const void* grad, const void* x,
-                              const void* weight, const void* mean, const void* var, int64_t rows,
-                              int64_t channels, double eps, void* dx, void* dweight, void* dbias);
+S3D_API int32_t s3d_norm_train(const s3d::NormCall* call);
+// The rows of s3d_norm_train once more, from its mean and var.
+S3D_API int32_t s3d_norm_apply(const s3d::NormCall* call);
+S3D_API int32_t s3d_norm_grad(const s3d::NormCall* call);
 
 // voxelize.cpp
 S3D_API int32_t s3d_trilinear_map(int32_t threads, int32_t dtype, const int32_t* coords, int64_t n,

@@ -58,14 +58,28 @@ class Summer {
     j.out = out;
     j.ldo = ldo;
     j.store = store;
+    Ahead ahead = ahead_of(x, g);
+    j.ahead = in_place_ ? nullptr : &ahead;
     for (int64_t p = begin; p < end; p += kPairs, j.store = false) {
       j.n = std::min(kPairs, end - p);
       place(x, g, p, &j);
+      ahead.rows[0] = c_.out + p + j.n;
+      ahead.rows[1] = c_.in + p + j.n;
+      ahead.n = std::min(kPairs, end - p - j.n);
       mm_.outer(j);
     }
   }
 
  private:
+  Ahead ahead_of(const E* x, const E* g) const {
+    constexpr auto kSize = static_cast<int64_t>(sizeof(E));
+    const auto lines = [](int64_t channels) { return ceil_div(channels * kSize, 64); };
+    return {{reinterpret_cast<const char*>(g), reinterpret_cast<const char*>(x)},
+            {c_.ldg * kSize, c_.ldx * kSize},
+            {lines(c_.channels_out), lines(c_.channels_in)},
+            {nullptr, nullptr},
+            0};
+  }
   void place(const E* x, const E* g, int64_t p, Outer<T>* j) {
     if constexpr (std::is_same<E, T>::value) {
       if (in_place_) {

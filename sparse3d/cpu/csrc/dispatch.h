@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "norm_rows.h"
+
 namespace s3d {
 
 enum Path : int32_t { kAuto = 0, kPortable = 1, kAvx2 = 2, kAvx512 = 3, kAmx = 4, kNeon = 5 };
@@ -30,6 +32,15 @@ struct Multiply {
   bool store;  // instead of adding
 };
 
+// Rows to fetch into the second cache while a product runs: lines [0, lines) of each row, as many
+// on each side as it is wide.
+struct Ahead {
+  const char* base[2];
+  int64_t row_bytes[2], lines[2];
+  const int32_t* rows[2];
+  int64_t n;
+};
+
 // out[i, j] (+)= sum over p of left[left_rows[p], i] * right[right_rows[p], j]. Right rows are
 // readable up to the next multiple of `lanes` columns.
 template <class T>
@@ -42,7 +53,8 @@ struct Outer {
   int64_t n, rows, columns;
   T* out;
   int64_t ldo;
-  bool store;  // instead of adding
+  bool store;          // instead of adding
+  const Ahead* ahead;  // may be null
 };
 
 // y = activation(y * scale + bias + residual) in place; each of the three may be null.
@@ -97,6 +109,8 @@ struct Kernels {
                       int filter_bits, uint32_t* hashes);
   // Keeps the non-negative ones of n entries as (src, dst = first + position).
   void (*compact)(const int32_t* row, int64_t n, int32_t first, int32_t* src, int32_t* dst);
+  NormKernels<float> norm32;
+  NormKernels<double> norm64;
 };
 
 // sum[dst[p] - base, :] (+)= x[p, :] @ w in bfloat16 on AMX tiles. Rows of x are readable up to the

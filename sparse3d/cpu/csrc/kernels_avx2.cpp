@@ -25,10 +25,12 @@ struct VecF {
   static R zero() { return _mm256_setzero_ps(); }
   static R fma(R a, R b, R c) { return _mm256_fmadd_ps(a, b, c); }
   static R add(R a, R b) { return _mm256_add_ps(a, b); }
+  static R sub(R a, R b) { return _mm256_sub_ps(a, b); }
   static R mul(R a, R b) { return _mm256_mul_ps(a, b); }
   // The second operand wins when one is NaN, so NaN stays.
   static R max0(R v) { return _mm256_max_ps(zero(), v); }
   static R min0(R v) { return _mm256_min_ps(zero(), v); }
+  static R keep(R g, R y) { return _mm256_and_ps(_mm256_cmp_ps(y, zero(), _CMP_NLE_UQ), g); }
 };
 
 struct VecD {
@@ -45,9 +47,11 @@ struct VecD {
   static R zero() { return _mm256_setzero_pd(); }
   static R fma(R a, R b, R c) { return _mm256_fmadd_pd(a, b, c); }
   static R add(R a, R b) { return _mm256_add_pd(a, b); }
+  static R sub(R a, R b) { return _mm256_sub_pd(a, b); }
   static R mul(R a, R b) { return _mm256_mul_pd(a, b); }
   static R max0(R v) { return _mm256_max_pd(zero(), v); }
   static R min0(R v) { return _mm256_min_pd(zero(), v); }
+  static R keep(R g, R y) { return _mm256_and_pd(_mm256_cmp_pd(y, zero(), _CMP_NLE_UQ), g); }
 };
 
 constexpr int rows_of(int vectors) { return vectors == 1 ? 12 : 6; }

@@ -21,10 +21,14 @@ struct VecF {
   static R zero() { return _mm512_setzero_ps(); }
   static R fma(R a, R b, R c) { return _mm512_fmadd_ps(a, b, c); }
   static R add(R a, R b) { return _mm512_add_ps(a, b); }
+  static R sub(R a, R b) { return _mm512_sub_ps(a, b); }
   static R mul(R a, R b) { return _mm512_mul_ps(a, b); }
   // The second operand wins when one is NaN, so NaN stays.
   static R max0(R v) { return _mm512_max_ps(zero(), v); }
   static R min0(R v) { return _mm512_min_ps(zero(), v); }
+  static R keep(R g, R y) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, zero(), _CMP_NLE_UQ), g);
+  }
 };
 
 struct VecD {
@@ -39,9 +43,13 @@ struct VecD {
   static R zero() { return _mm512_setzero_pd(); }
   static R fma(R a, R b, R c) { return _mm512_fmadd_pd(a, b, c); }
   static R add(R a, R b) { return _mm512_add_pd(a, b); }
+  static R sub(R a, R b) { return _mm512_sub_pd(a, b); }
   static R mul(R a, R b) { return _mm512_mul_pd(a, b); }
   static R max0(R v) { return _mm512_max_pd(zero(), v); }
   static R min0(R v) { return _mm512_min_pd(zero(), v); }
+  static R keep(R g, R y) {
+    return _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(y, zero(), _CMP_NLE_UQ), g);
+  }
 };
 
 constexpr int rows_of(int vectors) { return vectors == 4 ? 6 : vectors == 3 ? 8 : 12; }

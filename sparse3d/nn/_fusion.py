@@ -137,7 +137,7 @@ def _plain_rows(value: SparseConvTensor) -> bool:
 
 def _watched(module: nn.Module) -> bool:
     """Whether a hook wants the module's own call, in either direction."""
-    own = _hooked(module) or module._backward_hooks or module._backward_pre_hooks
+    own = _does_more(module) or module._backward_hooks or module._backward_pre_hooks
     return bool(own or _has_any_global_hook())  # type: ignore[no-untyped-call]
 
 

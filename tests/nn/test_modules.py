@@ -411,8 +411,6 @@ def test_layers_with_a_forward_of_their_own_are_not_folded(at_place: int, how: s
             torch.testing.assert_close(spnn.fuse(net)(x).features, wanted)
 
 
-
-
 def _norm_block(relu: nn.Module, norm: nn.Module | None = None) -> spnn.SparseSequential:
     torch.manual_seed(4)
     norm = norm or spnn.SparseBatchNorm(6)

@@ -105,6 +105,14 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def cpu_library() -> None:
+    """Skip where the CPU library was not compiled."""
+    reason = pytest.importorskip("sparse3d._registry").load("cpu")
+    if reason is not None:
+        pytest.skip(f"cpu: {reason}")
+
+
+@pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fill what ``torch.empty`` and its kin give with NaN or a huge integer.
 

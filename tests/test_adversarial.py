@@ -74,6 +74,7 @@ def test_repeated_rows_of_one_hash_are_found_in_order(backend):
     assert_same(inverse, expected[1])
 
 
+@pytest.mark.usefixtures("cpu_library")
 @pytest.mark.parametrize("threads_used", [1, 8])
 def test_many_threads_agree_on_a_table_of_one_hash(threads, threads_used):
     threads(threads_used)

@@ -45,8 +45,10 @@ def test_no_call_falls_back_on_the_cpu(dtype: torch.dtype) -> None:
         _every(make_cloud("uniform", 1500).to(dtype))
 
 
+@pytest.mark.usefixtures("cpu_library")
 def test_thread_counts_and_instruction_sets_give_the_same_bytes(shape: str) -> None:
-    library = pytest.importorskip("sparse3d.cpu._library")
+    from sparse3d.cpu import _library as library
+
     cloud = make_cloud(shape, 2500)
     before = torch.get_num_threads()
     try:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sparse3d import cli_train
+from sparse3d._version import __version__
 
 app = typer.Typer(
     help="Sparse 3D deep learning: a lidar scan in, labels out.",
@@ -20,9 +21,20 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sparse3d {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
-    """Keep subcommands even while there is only one."""
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Options of the command itself."""
 
 
 @app.command()

@@ -18,6 +18,7 @@ pytest.importorskip("yaml")
 
 from typer.testing import CliRunner, Result
 
+from sparse3d._version import __version__
 from sparse3d.cli import app
 from sparse3d.data import Sensor, simulate
 from sparse3d.data.files import write_labels, write_ply, write_scan
@@ -205,6 +206,11 @@ def test_bad_arguments_are_one_line(args: list[str], words: str) -> None:
     assert result.exit_code == 2
     assert len(errors(result)) == 1
     assert words in errors(result)[0]
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"sparse3d {__version__}\n")
 
 
 def test_no_scan_at_all() -> None:

@@ -1,6 +1,6 @@
 # Metal without a Mac: the harness and every kernel through both front ends, and the whole contract suite twice, through
-# each front end, every launch under three schedules. The layers that the peers recorded and the public bug reports run
-# through one. Two processes of about equal length.
+# each front end, launches of up to 4,096 threads under three schedules. The layers that the peers recorded and the public
+# bug reports run through one. Two processes of about equal length.
 suite() {
     "$BIN/python" -m pytest -q -p no:cacheprovider tests/contract tests/ops tests/pointops --backend metal \
         --metal-schedules 3 "$@"

@@ -62,7 +62,7 @@ class Grid:
 
 
 def to_grid(
-    points: npt.NDArray[np.floating],
+    points: npt.ArrayLike,
     size: float,
     *,
     rounding: str = "floor",
@@ -72,7 +72,7 @@ def to_grid(
     """Voxels that hold at least one point.
 
     Args:
-        points: ``[N, >=3]``, x, y, z first.
+        points: ``[N, >=3]``, x, y, z first: an array, a CPU tensor, or what numpy makes one of.
         size: Edge of a voxel, in the unit of the points.
         rounding: ``"floor"`` or ``"round"`` (half to even) of ``xyz / size``.
         origin: ``"min"`` subtracts the smallest coordinate of the scan after rounding, so the grid
@@ -87,9 +87,10 @@ def to_grid(
         raise ValueError(f"origin must be 'min' or 'zero', got {origin!r}")
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
-    if points.ndim != 2 or points.shape[1] < 3:
-        raise ValueError(f"points must have shape [N, >=3], got {list(points.shape)}")
-    cells = quantize(torch.from_numpy(points[:, :3].astype(dtype)), size, rounding=rounding)
+    cloud = np.asarray(points)
+    if cloud.ndim != 2 or cloud.shape[1] < 3:
+        raise ValueError(f"points must have shape [N, >=3], got {list(cloud.shape)}")
+    cells = quantize(torch.from_numpy(cloud[:, :3].astype(dtype)), size, rounding=rounding)
     start = (0, 0, 0)
     if origin == "min" and len(cells):
         low, high = torch.aminmax(cells.long(), dim=0)

@@ -24,6 +24,11 @@ def point_features(
     points: npt.NDArray[np.float32], names: Sequence[str], voxel_size: float, rounding: str
 ) -> npt.NDArray[np.float32]:
     """Float32 ``[N, C]``: the named channels of each point."""
+    if not names:
+        raise ValueError(f"names must be at least one of {FEATURES}, got none")
+    if "remission" in names and points.shape[1] < 4:
+        way_out = "leave 'remission' out, or give it as a fourth column"
+        raise ValueError(f"points must have 4 columns, got {points.shape[1]}; {way_out}")
     columns: list[npt.NDArray[np.floating]] = []
     for name in names:
         if name in ("x", "y", "z", "remission"):

@@ -78,7 +78,7 @@ def read_scan(
         whole = size // POINT_BYTES
         raise ScanError(
             f"{path}: size must be a multiple of {POINT_BYTES} bytes (float32 x, y, z, remission), "
-            f"got {size} bytes: {size % POINT_BYTES} bytes left after point {whole - 1} "
+            f"got {size} bytes: {size % POINT_BYTES} bytes left after {whole} points "
             f"(byte {whole * POINT_BYTES}); the file is cut off or is no KITTI scan"
         )
     if size // POINT_BYTES > MAX_POINTS:

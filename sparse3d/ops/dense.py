@@ -116,6 +116,10 @@ def to_dense(
     if len(spatial_shape) != coords.shape[1] - 1:
         _check.fail("spatial_shape", f"of {coords.shape[1] - 1} entries", list(spatial_shape))
     _check.indices_in_grid(coords, spatial_shape, batch_size)
+    cells = batch_size * math.prod(spatial_shape)
+    if cells * features.shape[1] * features.element_size() >= 1 << 63:
+        way_out = "keep the tensor sparse, or cut a window out of it"
+        _check.fail("spatial_shape", "of a grid that memory can address", cells, way_out)
     first, _ = coordinate_unique(coords)
     if len(first) != len(coords):
         features, coords = take_rows(features, first), coords[first]

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from sparse3d.data import read_scan, represent, to_grid
+from sparse3d.data.inputs import to_sparse
 
 POINTS = np.random.default_rng(1).normal(0, 3, (4000, 4)).astype(np.float32)
 
@@ -83,6 +85,20 @@ def test_beyond_int32_names_the_extent() -> None:
         to_grid(wide, 1.0, dtype="float64")
     edge = np.array([[2.0**31 - 1, 0, 0]])
     assert to_grid(edge, 1.0, origin="zero", dtype="float64").coords[0, 0] == 2**31 - 1
+
+
+def test_tensors_and_lists_are_points_too() -> None:
+    rows = [[0.0, 0.1, 0.2], [3.0, 0.1, 0.2]]
+    for points in (rows, torch.tensor(rows)):
+        assert len(to_grid(points, 0.5).coords) == 2
+
+
+def test_features_that_the_points_do_not_have() -> None:
+    points = np.zeros((2, 3), np.float32)
+    with pytest.raises(ValueError, match="points must have 4 columns, got 3"):
+        to_sparse(points, voxel_size=0.1, features=["remission"])
+    with pytest.raises(ValueError, match="names must be at least one of"):
+        to_sparse(points, voxel_size=0.1, features=[])
 
 
 def test_bad_arguments() -> None:

@@ -21,6 +21,7 @@ from .traffic import Bytes, Traffic
 
 THREADGROUP_MEMORY = 32768
 MAX_THREADS = 1024
+SEVERAL_GROUPS = 4 * MAX_THREADS
 ORDER_SHOWS = frozenset({"sp_footprint_insert", "sp_table_insert"})
 """Kernels whose output tells the order in which threads came: a slot of a hash table goes to the
 first that asks."""
@@ -40,9 +41,9 @@ class Options:
     """How a launch is run.
 
     `seed` moves on with every launch, so that no two schedules are alike. `schedules` says under
-    how many a launch runs, from the same memory: all must leave the same bytes, but those of the
-    kernels in `ORDER_SHOWS`. `max_threads` is the largest group that
-    the device says it runs, of any kernel. `meter` counts bytes."""
+    how many a launch of at most `SEVERAL_GROUPS` threads runs, from the same memory: all must leave
+    the same bytes, but those of the kernels in `ORDER_SHOWS`. `max_threads` is the largest group
+    that the device says it runs, of any kernel. `meter` counts bytes."""
 
     seed: int = 0
     schedules: int = 1
@@ -207,6 +208,8 @@ class Kernel:
     def _run(self, held: list[_Argument], grid: list[int], group: list[int]) -> str:
         """Runs the dispatch under every schedule asked for; the text of all faults."""
         name, schedules = self._source.name, self._library.options.schedules
+        if np.prod(grid) > SEVERAL_GROUPS:  # minutes of emulation
+            schedules = 1
         before = [a.memory.copy() for a in held] if schedules > 1 else []
         faults, first = "", None
         for count in range(schedules):

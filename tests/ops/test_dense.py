@@ -79,3 +79,9 @@ def test_bad_arguments() -> None:
         ops.to_dense(torch.zeros(1, 2), coords, [10, 10], 1)
     with pytest.raises(ValueError, match="features must be of 1 rows as coords has, got 2 rows"):
         ops.to_dense(torch.zeros(2, 2), coords, [10, 10, 10], 1)
+
+
+def test_a_grid_beyond_what_memory_can_address() -> None:
+    features, coords = torch.ones(1, 8), torch.zeros(1, 4, dtype=torch.int32)
+    with pytest.raises(ValueError, match="spatial_shape must be of a grid that memory can address"):
+        ops.to_dense(features, coords, [2**21] * 3, 1)

@@ -38,7 +38,7 @@ def read(path: Path, size: int, layout: str, *, drop_invalid: bool) -> PointClou
     if size % width:
         raise ScanError(
             f"{path}: size must be a multiple of {width} bytes (float32 {', '.join(columns)}), "
-            f"got {size}: {size % width} bytes left after point {size // width - 1} (byte "
+            f"got {size}: {size % width} bytes left after {size // width} points (byte "
             f"{size - size % width}); the file is cut off or has another layout"
         )
     table = np.frombuffer(file_bytes(path, size), "<f4").reshape(-1, len(columns))

@@ -9,7 +9,7 @@ import torch
 from .. import _check
 from ..kernel_map import Coordinates
 from ..ops.coordinates import unique
-from ..ops.order import count_ids, order_keys
+from ..ops.order import order_keys
 from ..ops.segment import reduce_segments, take_rows
 from .sparse_conv_tensor import SparseConvTensor, same_sites
 
@@ -147,7 +147,9 @@ def decompose(x: SparseConvTensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]
     batch = x.indices[:, 0].contiguous()
     order = order_keys(batch)
     features, indices = take_rows(x.features, order), x.indices[order]
-    end = 0
-    for count in count_ids(batch, x.batch_size).tolist()[: x.batch_size]:
-        begin, end = end, end + count
+    # On the host: a batch may count billions, most of them empty.
+    present, counts = torch.unique_consecutive(batch[order].cpu(), return_counts=True)
+    end, lengths = 0, dict(zip(present.tolist(), counts.tolist(), strict=True))
+    for sample in range(x.batch_size):
+        begin, end = end, end + lengths.get(sample, 0)
         yield features[begin:end], indices[begin:end]

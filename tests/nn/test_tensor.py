@@ -408,7 +408,7 @@ def test_undoing_a_layer_whose_sites_were_edited_is_refused() -> None:
 
 def test_compiled_code_carries_every_attribute_over():
     """`torch.compile` copies by name what eager code copies whole."""
-    from sparse3d import tensor as module
+    from sparse3d.tensor import sparse_conv_tensor as module
 
     x = SparseConvTensor(torch.ones(1, 2), torch.zeros(1, 4, dtype=torch.int32), [4] * 3, 1)
     assert set(vars(x)) == {*module._CARRIED, "_features", "indice_dict"}

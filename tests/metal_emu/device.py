@@ -21,7 +21,7 @@ from .traffic import Bytes, Traffic
 
 THREADGROUP_MEMORY = 32768
 MAX_THREADS = 1024
-SEVERAL_GROUPS = 4 * MAX_THREADS
+SEVERAL_GROUPS = 2 * MAX_THREADS
 ORDER_SHOWS = frozenset({"sp_footprint_insert", "sp_table_insert"})
 """Kernels whose output tells the order in which threads came: a slot of a hash table goes to the
 first that asks."""

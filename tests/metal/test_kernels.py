@@ -418,13 +418,14 @@ def test_threadgroup_memory_fits() -> None:
 
 
 def test_every_op_of_the_engine_has_a_kernel() -> None:
-    """The table that users see."""
+    """The table that users see. Norm and ReLU as one are for CPU tensors alone."""
     with installed():
         listed = _registry.backends()
         engine = [
             name
             for name, op in _registry._ops.items()
             if op.reference.__module__.startswith("sparse3d.ops.")
+            and not name.startswith("batch_norm_relu")
         ]
         assert len(engine) > 15
         found = {name: listed[name]["metal"] for name in engine}

@@ -6,6 +6,7 @@ random), in the arithmetic (float32 or float64) and in the origin. None of these
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,7 +82,8 @@ def to_grid(
             fall differently.
 
     Raises:
-        ValueError: A coordinate is not finite or does not fit int32; the message has the extent.
+        ValueError: `size` is not finite and > 0, or a coordinate is not finite or does not fit
+            int32; the message has the extent.
     """
     if origin not in ("min", "zero"):
         raise ValueError(f"origin must be 'min' or 'zero', got {origin!r}")
@@ -90,6 +92,8 @@ def to_grid(
     cloud = np.asarray(points)
     if cloud.ndim != 2 or cloud.shape[1] < 3:
         raise ValueError(f"points must have shape [N, >=3], got {list(cloud.shape)}")
+    if not (math.isfinite(size) and size > 0):
+        raise ValueError(f"size must be finite and > 0, got {size}")
     cells = quantize(torch.from_numpy(cloud[:, :3].astype(dtype)), size, rounding=rounding)
     start = (0, 0, 0)
     if origin == "min" and len(cells):

@@ -109,7 +109,8 @@ def _print(clouds: int, outcome: Outcome, out: Path, seconds: float) -> None:
     table.add_row("mean", f"{outcome.score['miou']:.4f}")
     console.print(table)
     for line in (
-        f"{outcome.steps} steps of {clouds} clouds, {seconds:.0f} s since the last start",
+        f"{outcome.steps} steps of {clouds} {'cloud' if clouds == 1 else 'clouds'}, "
+        f"{seconds:.0f} s since the last start",
         f"best mIoU {outcome.best[0]:.4f} at step {outcome.best[1]}",
         f"model.pt (last weights), best.pt, recipe.yaml, log.jsonl and curve.png in {out}/",
     ):

@@ -104,7 +104,7 @@ def test_features_that_the_points_do_not_have() -> None:
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="rounding must be"):
         to_grid(POINTS, 0.1, rounding="trunc")
-    with pytest.raises(ValueError, match="voxel_size must be finite and > 0"):
+    with pytest.raises(ValueError, match=r"size must be finite and > 0, got 0\.0"):
         to_grid(POINTS, 0.0)
     with pytest.raises(ValueError, match=r"points must be finite, got .* in row 1"):
         to_grid(np.array([[0, 0, 0], [np.nan, 0, 0]]), 0.1)

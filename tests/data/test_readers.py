@@ -409,6 +409,11 @@ def npz_pickle(folder: Path) -> Path:
     return folder / "a.npz"
 
 
+def npy_pickle(folder: Path) -> Path:
+    np.save(folder / "a.npy", np.array([{}, {}, {}], object), allow_pickle=True)
+    return folder / "a.npy"
+
+
 def laz_damaged(folder: Path, where: str, value: bytes) -> Path:
     """A number that the decoder would believe: it ends the process, or takes any memory."""
     path = make_las(".laz")(folder)
@@ -438,6 +443,7 @@ PROMISES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "laz table": (lambda f: laz_damaged(f, "table", b"\x05" + b"\0" * 7), "table of chunks"),
     "las records": (las_many_records, "variable length records must end before"),
     "npy": (npy_promise, "cannot be read"),
+    "npy objects": (npy_pickle, "got Python objects"),
     "npz": (npz_promise, "must hold 64000000000 bytes"),
     "npz bomb": (npz_bomb, "must unpack to at most"),
     "npz objects": (npz_pickle, "got Python objects"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,11 @@ def read(path: Path, size: int, *, drop_invalid: bool) -> PointCloud:
 
 
 def _load_npy(path: Path, size: int) -> npt.NDArray[np.generic]:
-    with refusing(path, "npy header"):  # a map of the file allocates nothing
+    with refusing(path, "npy header"):
+        if not zipfile.is_zipfile(path):
+            with path.open("rb") as file:
+                _header(path, "the array", file)
+        # A map of the file allocates nothing.
         table = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(table, np.memmap):
         raise ScanError(f"{path}: must be a .npy file, got an archive; name it .npz")
@@ -56,15 +60,7 @@ def _load_npz(path: Path, size: int) -> dict[str, npt.NDArray[np.generic]]:
 def _check_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
     """Compare a member's shape with its length before it is read."""
     with archive.open(info) as file:
-        version = np.lib.format.read_magic(file)
-        if version == (1, 0):
-            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        elif version == (2, 0):
-            shape, _, dtype = np.lib.format.read_array_header_2_0(file)
-        else:
-            raise ScanError(f"{path}: {info.filename} must have npy format 1 or 2, got {version}")
-        if dtype.hasobject:
-            raise ScanError(f"{path}: {info.filename} must hold numbers, got Python objects")
+        shape, dtype = _header(path, info.filename, file)
         count = 1
         for length in shape:
             count *= length
@@ -73,6 +69,20 @@ def _check_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -
                 f"{path}: {info.filename} must hold {count * dtype.itemsize} bytes for shape "
                 f"{list(shape)} of {dtype}, got {info.file_size - file.tell()}"
             )
+
+
+def _header(path: Path, name: str, file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of an array; what could run code is refused."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    else:
+        raise ScanError(f"{path}: {name} must have npy format 1 or 2, got {version}")
+    if dtype.hasobject:
+        raise ScanError(f"{path}: {name} must hold numbers, got Python objects")
+    return shape, dtype
 
 
 def _members(path: Path, members: Mapping[str, npt.NDArray[np.generic]]) -> _Found:

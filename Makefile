@@ -79,7 +79,7 @@ wheel: $(STAMP)
 # The compiled library beside its sources (git ignores it): for work without an installation.
 library:
 	cmake -S . -B build/library -DCMAKE_BUILD_TYPE=Release
-	cmake --build build/library --parallel
+	cmake --build build/library --parallel $(shell getconf _NPROCESSORS_ONLN)
 	cmake --install build/library --prefix .
 
 clean:

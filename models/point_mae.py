@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from sparse3d.nn import Linear
+from sparse3d.ops.linear import linear
 from sparse3d.pointops import chamfer_distance, furthest_point_sample, gather, group, knn
 
 __all__ = ["Grouping", "PointMAE"]
@@ -70,8 +72,25 @@ def _position(width: int) -> nn.Sequential:
     return nn.Sequential(Linear(3, 128), nn.GELU(), Linear(128, width))
 
 
+class _Block(nn.TransformerEncoderLayer):
+    """Torch's layer and parameters, without dropout and masks; its products with weights are ours,
+    since their gradients sum over the tokens of a batch."""
+
+    def _sa_block(self, x: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+        attention, (batch, tokens, width) = self.self_attn, x.shape
+        joint = linear(x, attention.in_proj_weight, attention.in_proj_bias)
+        heads = joint.view(batch, tokens, 3, attention.num_heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = scaled_dot_product_attention(heads[0], heads[1], heads[2])
+        mixed = mixed.transpose(1, 2).reshape(batch, tokens, width)
+        return linear(mixed, attention.out_proj.weight, attention.out_proj.bias)
+
+    def _ff_block(self, x: torch.Tensor) -> torch.Tensor:
+        wide = gelu(linear(x, self.linear1.weight, self.linear1.bias))
+        return linear(wide, self.linear2.weight, self.linear2.bias)
+
+
 def _blocks(width: int, depth: int, heads: int) -> nn.TransformerEncoder:
-    layer = nn.TransformerEncoderLayer(
+    layer = _Block(
         width, heads, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
     )
     return nn.TransformerEncoder(layer, depth, norm=nn.LayerNorm(width), enable_nested_tensor=False)

@@ -20,6 +20,7 @@ from .geometry import Geometry, submanifold_geometry
 from .ops import kernel_map as rules
 from .ops.conv import conv_plan
 from .ops.coordinates import build_table, coordinate_lookup
+from .ops.order import count_ids, order_keys
 
 __all__ = ["Coordinates", "KernelMap", "MapStats"]
 
@@ -304,8 +305,8 @@ class Coordinates:
             low, high = (int(bound) for bound in torch.aminmax(wide))
             if low < 0 or high >= num_taps:
                 _check.fail("taps", f"in [0, {num_taps})", low if low < 0 else high)
-        rows = torch.argsort(wide, stable=True).int()
-        ends = torch.bincount(wide, minlength=num_taps).cumsum(0).cpu()
+        rows = order_keys(wide.int()).int()
+        ends = count_ids(wide, num_taps).cpu().cumsum(0)
         splits = torch.cat([ends.new_zeros(1), ends])
         axes = self.indices.shape[1] - 1
         ones, zeros = (1,) * axes, (0,) * axes
@@ -329,8 +330,9 @@ class Coordinates:
         found, sites = self.footprint(geometry, None, transposed=transposed)
         if taps is None or len(set(taps)) == geometry.volume:
             return found, sites.indices
-        kept = torch.unique(found.select(taps).dst.long())
-        return None, sites.indices.index_select(0, kept)
+        hit = torch.zeros(len(sites), dtype=torch.bool, device=self.indices.device)
+        hit[found.select(taps).dst.long()] = True
+        return None, sites.indices[hit]
 
     def submanifold(self, kernel_size: Sequence[int], dilation: Sequence[int]) -> KernelMap:
         """The map of a submanifold layer, built once per kernel size and dilation."""

@@ -199,6 +199,10 @@ def _point_cases(rows: int, dtype: torch.dtype, to: To) -> Iterator[tuple[str, C
     var = ((values.float() - mean) ** 2).sum(0) / max(rows, 1)
     yield "batch norm", lambda: norm.batch_norm_train(values, scale, scale, 1e-3)
     yield "its gradient", lambda: norm.batch_norm_grad(up, values, scale, mean, var, 1e-3)
+    pair = (values, scale, scale)
+    yield "norm and ReLU", lambda: norm.batch_norm_relu_train(*pair, up, 1e-3)
+    yield "norm and ReLU again", lambda: norm.batch_norm_relu_again(*pair, mean, var, 1e-3)
+    yield "their gradient", lambda: norm.batch_norm_relu_grad(up, *pair, None, mean, var, 1e-3)
 
 
 def _cloud_cases(rows: int, to: To) -> Iterator[tuple[str, Call]]:

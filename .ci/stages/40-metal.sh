@@ -1,16 +1,41 @@
 # Metal without a Mac: the harness and every kernel through both front ends, and the whole contract suite twice, through
 # each front end, launches of up to 2,048 threads under three schedules. The layers that the peers recorded run
-# through one, the public bug reports at night. Two processes of about equal length.
-suite() {
-    "$BIN/python" -m pytest -q -p no:cacheprovider tests/contract tests/ops tests/pointops --backend metal \
-        --metal-schedules 3 "$@"
+# through one; the public bug reports, and all launches under three schedules, at night.
+# Jobs of one core each, the longest first, two at a time: whoever is done takes the next.
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+job() {
+    local name=$1 status=0 began=$SECONDS
+    shift
+    "$BIN/python" -m pytest -q -p no:cacheprovider "$@" >"$logs/$name" 2>&1 || status=$?
+    echo "-- $name: $began to $SECONDS s"
+    return "$status"
 }
-recorded=(tests/compat/test_spconv.py tests/compat/test_minkowski_golden.py tests/compat/test_torchsparse_golden.py)
-clang_too=(tests/metal_emu tests/metal/test_traffic.py tests/metal/test_minkunet.py tests/metal/test_selftest.py
-    tests/metal/test_pretend.py)
-suite --metal-front clang "${clang_too[@]}" >metal-clang.log 2>&1 &
-clang=$!
-suite --metal-front gcc --metal-seed 1000 tests/metal/test_kernels.py tests/metal/test_index.py "${recorded[@]}" || failed=1
-wait "$clang" || failed=1
-cat metal-clang.log && rm metal-clang.log
-[[ -z ${failed:-} ]]
+clang=(--backend metal --metal-schedules 3 --metal-front clang)
+gcc=(--backend metal --metal-schedules 3 --metal-front gcc --metal-seed 1000)
+next() {
+    case $1 in
+    0) job contract-clang tests/contract "${clang[@]}" ;;
+    1) job contract-gcc tests/contract "${gcc[@]}" ;;
+    2) job kernels tests/metal/test_kernels.py tests/metal/test_index.py ;;
+    3) job pretend tests/metal/test_pretend.py tests/metal/test_pretend_training.py tests/metal/test_pretend_peers.py ;;
+    4) job operators-clang tests/ops tests/pointops "${clang[@]}" ;;
+    5) job operators-gcc tests/ops tests/pointops "${gcc[@]}" ;;
+    6) job recorded tests/compat/test_spconv.py tests/compat/test_minkowski_golden.py \
+        tests/compat/test_torchsparse_golden.py "${gcc[@]}" ;;
+    7) job harness tests/metal_emu tests/metal/test_traffic.py tests/metal/test_minkunet.py tests/metal/test_selftest.py ;;
+    esac
+}
+failed=0
+for number in {0..7}; do
+    ((number < 2)) || wait -n || failed=1
+    next "$number" &
+done
+for _ in 1 2; do
+    wait -n || failed=1
+done
+for log in "$logs"/*; do
+    echo "-- ${log##*/}"
+    cat "$log"
+done
+exit "$failed"

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from .._registry import backend_for
 from ..ops.conv import scaled
+from ..ops.norm import batch_norm_relu_train
 from ..tensor import SparseConvTensor
 from ..tensor.sparse_conv_tensor import same_sites
 from ._convolution import SparseConvolution
@@ -128,11 +128,10 @@ def _is_relu(module: nn.Module) -> bool:
 
 
 def _plain_rows(value: SparseConvTensor) -> bool:
-    """Whether all rows are sites, for the backend that has the kernel."""
-    device = value.features.device
-    if device.type != "cpu" or isinstance(value._coordinates, Room):
+    """Whether all rows are sites, on a device whose backend has the kernel."""
+    if isinstance(value._coordinates, Room):
         return False
-    return torch.compiler.is_compiling() or backend_for(device) == "cpu"
+    return torch.compiler.is_compiling() or batch_norm_relu_train.has_kernel(value.features.device)
 
 
 def _watched(module: nn.Module) -> bool:

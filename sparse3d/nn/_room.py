@@ -21,6 +21,7 @@ from ..kernel_map import Coordinates, KernelMap
 from ..ops.conv import conv_plan
 from ..ops.coordinates import coordinate_lookup
 from ..ops.kernel_map import kernel_map_neighbours
+from ..ops.order import running_sum
 
 __all__ = ["Room", "Rooms", "nowhere", "refuse_room"]
 
@@ -174,7 +175,7 @@ class Room(Coordinates):
             used = used & (cells < limit).all(1)
         rows = torch.arange(len(self), dtype=torch.int32, device=cells.device)
         first = (owner == rows) & used
-        rank = first.cumsum(0, dtype=torch.int64)
+        rank = running_sum(first)
         size = self.rooms.next(len(self))
         place = (rank - 1)[owner]
         kept = used & (place < size)

@@ -188,8 +188,8 @@ class SparseSequential(SparseModule):
 
     Children are given in turn, as an OrderedDict, or by keyword; keys are those of
     `torch.nn.Sequential`. In eval without gradients a run of conv, batch norm and activation is
-    computed in one pass; parameters stay as they are. In training on the CPU `SparseBatchNorm` and
-    a ReLU after it are, to the same values.
+    computed in one pass; parameters stay as they are. In training `SparseBatchNorm` and a ReLU
+    after it are computed in fewer passes, to the same values.
 
     A residual block is `net(x, add_input=side)`: the side is added before a last ReLU, LeakyReLU
     or Sigmoid, else after all children, and costs nothing where that run is computed in one pass.

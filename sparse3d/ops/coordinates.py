@@ -27,6 +27,7 @@ import torch
 
 from .. import _check
 from .._registry import Op
+from .order import key_order, order_keys
 
 __all__ = ["build_table", "cells_of", "distinct", "lookup", "unique", "unique_sorted"]
 
@@ -220,10 +221,10 @@ def distinct(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         ValueError: as of `unique`.
     """
     first, inverse = unique(coords)
-    first, order = torch.sort(first)
+    order = order_keys(first)
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=order.device)
-    return first, place[inverse]
+    return first[order], place[inverse]
 
 
 def unique_sorted(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -241,7 +242,15 @@ def unique_sorted(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """
     _check.coordinates("coords", coords)
     _check.row_limit("coords", coords.shape[0])
-    return _groups(coords)
+    if not key_order.has_kernel(coords.device):
+        return _groups(coords)
+    first, inverse = unique(coords)
+    order = torch.arange(len(first), device=coords.device)
+    for column in reversed(range(coords.shape[1])):
+        order = order[order_keys(coords[first[order], column])]
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order), device=order.device)
+    return first[order], place[inverse]
 
 
 def cells_of(coords: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:

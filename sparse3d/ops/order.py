@@ -1,12 +1,14 @@
 """Sorting and counting rows: what layouts of rows by sample, tap or voxel are made of.
 
     order_keys(keys): the positions of the keys in ascending order, equal ones in theirs
+    order_columns(keys): the same in each row of a matrix
     count_ids(ids, num): how often each of 0..num-1 occurs
     running_sum(counts): sums of the counts up to and with each
 
-*Shapes.* One axis, int32 or int64; results are int64. *Limits.* On Apple GPUs rows and sums are
-below 2^31. *Empty.* Empty results, or zeros. *Gradient.* None. *Why.* PyTorch's own sort, bincount
-and cumsum are wrong or slow on some versions of macOS; elsewhere these are PyTorch's.
+*Shapes.* One axis (two for `order_columns`), int32 or int64; results are int64. *Limits.* On Apple
+GPUs rows and sums are below 2^31. *Empty.* Empty results, or zeros. *Gradient.* None. *Why.*
+PyTorch's own sort, bincount and cumsum are wrong or slow on some versions of macOS; elsewhere these
+are PyTorch's.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import torch
 
 from .._registry import Op
 
-__all__ = ["count_ids", "order_keys", "running_sum"]
+__all__ = ["count_ids", "order_columns", "order_keys", "running_sum"]
 
 
 def _order_reference(keys: torch.Tensor) -> torch.Tensor:
@@ -51,6 +53,16 @@ def order_keys(keys: torch.Tensor) -> torch.Tensor:
         return _order_reference(keys)
     order: torch.Tensor = key_order(keys)
     return order
+
+
+def order_columns(keys: torch.Tensor) -> torch.Tensor:
+    """Positions [R, W] that sort each row of the keys [R, W], stable."""
+    if not key_order.has_kernel(keys.device):
+        return torch.argsort(keys, dim=1, stable=True)
+    rows = torch.arange(keys.shape[0], device=keys.device)[:, None]
+    order = order_keys(keys.reshape(-1))
+    order = order[order_keys(rows.expand_as(keys).reshape(-1)[order].int())]
+    return order.view_as(keys) - rows * keys.shape[1]
 
 
 def count_ids(ids: torch.Tensor, num: int) -> torch.Tensor:

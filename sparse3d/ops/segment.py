@@ -18,6 +18,7 @@ import torch
 from .. import _check
 from .._registry import Op
 from .conv import CHUNK, _accumulator
+from .order import count_ids
 
 __all__ = [
     "agreed_labels",
@@ -229,7 +230,7 @@ def count_segments(ids: torch.Tensor, num: int) -> torch.Tensor:
     if num < 0:
         _check.fail("num", ">= 0", num)
     flat = ids.reshape(-1).long()
-    return torch.bincount(flat[(flat >= 0) & (flat < num)], minlength=num)
+    return count_ids(flat[(flat >= 0) & (flat < num)], num)
 
 
 def agreed_labels(
@@ -252,7 +253,8 @@ def agreed_labels(
     _check.same_rows("ids", len(ids), "labels", len(_check.tensor("labels", labels, 1)))
     if labels.is_floating_point():
         _check.fail_type("labels", "integers", labels.dtype)
-    top = torch.iinfo(labels.dtype)
-    low = labels.new_full((num,), top.max).scatter_reduce(0, ids, labels, "amin")
-    high = labels.new_full((num,), top.min).scatter_reduce(0, ids, labels, "amax")
-    return torch.where(low == high, low, ignore_label)
+    some = labels.new_zeros((num,))
+    some[ids] = labels  # any of a segment's, against which the others are held
+    others = count_ids(ids[labels != some[ids]], num)
+    agreed = (others == 0) & (count_ids(ids, num) > 0)
+    return torch.where(agreed, some, ignore_label)

@@ -263,7 +263,7 @@ def quantize(
     moved = wide if origin is None else wide - wide.new_tensor(_sizes("origin", origin, axes))
     scaled = moved / wide.new_tensor(sizes)
     cells = scaled.floor() if rounding == "floor" else scaled.round()
-    low, high = torch.aminmax(cells.double(), dim=0)
+    low, high = (bound.cpu().double() for bound in torch.aminmax(cells, dim=0))
     if bool(((low < -_check.INT32_MAX - 1) | (high > _check.INT32_MAX)).any()):
         extent = [f"{a:.6g}..{b:.6g}" for a, b in zip(low.tolist(), high.tolist(), strict=True)]
         _check.fail(

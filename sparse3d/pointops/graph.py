@@ -231,10 +231,14 @@ def graclus_csr(
     """`graclus_cluster` of a graph in compressed rows, edges in the given order."""
     rowptr, col = _compressed(rowptr, col, weight=weight)
     _check_weight(weight, col)
+    device = col.device
+    if device.type == "mps":  # which has no float64, and nothing to run side by side here
+        rowptr, col = rowptr.cpu(), col.cpu()
+        weight = None if weight is None else weight.cpu()
     visit = torch.randperm(rowptr.numel() - 1).to(rowptr.device)
     values = col.new_empty(0, dtype=torch.float64) if weight is None else weight.double()
     mates: torch.Tensor = graclus(rowptr, col, values.contiguous(), visit)
-    return mates
+    return mates.to(device)
 
 
 def random_walk(

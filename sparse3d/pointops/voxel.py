@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 
 from sparse3d._check import fail
+from sparse3d.ops.coordinates import unique_sorted
 from sparse3d.ops.order import count_ids, order_keys, running_sum
 
 from . import _clouds, _inputs
@@ -97,7 +98,11 @@ def voxelize(
     if rows and float(cells.max()) >= 2.0**31:
         fail("size", "large enough for cell numbers below 2^31", sizes.tolist())
     keys = torch.cat([ids[:, None], cells.long()], 1)
-    voxels, inverse = torch.unique(keys, dim=0, return_inverse=True)
+    if keys.shape[1] <= 5:
+        first, inverse = unique_sorted(keys.int())
+        voxels = keys[first]
+    else:
+        voxels, inverse = torch.unique(keys, dim=0, return_inverse=True)
     counts = count_ids(inverse, voxels.shape[0])
     return Voxelization(
         voxel_coords=voxels[:, 1:],

@@ -10,7 +10,9 @@ import torch
 
 from .. import _check
 from ..kernel_map import Coordinates, with_edit_count
+from ..ops.dense import from_dense as rows_of_dense
 from ..ops.dense import to_dense
+from ..ops.segment import take_rows
 from .indice_data import IndiceData, listed
 
 _CARRIED = (
@@ -303,8 +305,9 @@ class SparseConvTensor:
         if not 3 <= x.ndim <= 6:
             _check.fail("x", "of shape [B, *spatial_shape, C] with 1 to 4 axes", list(x.shape))
         sites = (x != 0).any(-1).nonzero()
-        features = x[tuple(sites.unbind(1))]
-        made = cls(features, sites.int(), list(x.shape[1:-1]), x.shape[0], check=False)
+        rows = sites.int()
+        features = rows_of_dense(x, rows)
+        made = cls(features, rows, list(x.shape[1:-1]), x.shape[0], check=False)
         made.coordinates.trust_distinct()
         return made
 
@@ -314,8 +317,13 @@ class SparseConvTensor:
         Args:
             valid_indices: int64 rows, or bool [N].
         """
-        made = self._with(self._features[valid_indices], None, {})
-        made.indices = self._indices[valid_indices]
+        rows = valid_indices.to(self._indices.device)
+        if rows.dtype == torch.bool:
+            _check.same_rows("valid_indices", len(rows), "the tensor", len(self))
+            rows = rows.nonzero()[:, 0]
+        rows = torch.where(rows < 0, rows + len(self), rows).long()
+        made = self._with(take_rows(self._features, rows), None, {})
+        made.indices = self._indices[rows]
         return made
 
     def coalesce(self, reduce: str = "sum") -> SparseConvTensor:

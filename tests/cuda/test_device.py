@@ -79,9 +79,9 @@ def compare(op: Op, size: Size, dtype: torch.dtype) -> None:
                 assert same_bytes(got, again), op.name
 
 
-# Sorts, counts and linear layers are torch's own on CUDA; the fused norms are for CPU tensors.
+# Sorts, counts and linear layers are torch's own on CUDA.
 BY_TORCH = {"id_counts", "key_order", "linear_rows", "linear_weight_grad", "running_sums"}
-LAUNCHED = [n for n in OPS if n not in BY_TORCH and not n.startswith(("conv", "batch_norm_relu"))]
+LAUNCHED = [n for n in OPS if n not in BY_TORCH and not n.startswith("conv")]
 
 
 @pytest.mark.parametrize("name", LAUNCHED)

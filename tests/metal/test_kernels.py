@@ -16,7 +16,12 @@ from sparse3d.kernel_map import Coordinates, KernelMap
 from sparse3d.ops import conv as ops
 from sparse3d.ops import kernel_map as rules
 from sparse3d.ops.coordinates import coordinate_unique
-from sparse3d.ops.norm import batch_norm_grad, batch_norm_train
+from sparse3d.ops.norm import (
+    batch_norm_grad,
+    batch_norm_relu,
+    batch_norm_relu_again,
+    batch_norm_train,
+)
 from sparse3d.ops.segment import segment_sum
 from sparse3d.pointops.ball_query import ball_search
 from sparse3d.pointops.fps import fps_sample
@@ -130,6 +135,41 @@ def test_batch_norm(front: str, rows: int) -> None:
     with installed(front):
         for ours, expected in zip(*on_both(run), strict=True):
             assert torch.allclose(ours, expected, rtol=1e-4, atol=2e-4)
+
+
+@both
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_norm_and_relu_in_one_pass_give_the_bytes_of_their_steps(
+    front: str, dtype: torch.dtype, added: bool
+) -> None:
+    """Gradients and the rows made again included; a column on ReLU's kink, and a NaN in another."""
+    rows = 600
+    side = values(4, rows, 5, dtype=dtype) if added else None
+    up, pair = values(5, rows, 5, dtype=dtype), (values(2, 5), values(3, 5) - 0.5)
+    x = (values(1, rows, 5) * 3 + 7).to(dtype)
+    x[:, 4], pair[1][4], x[9, 3] = 3.0, 0.0, float("nan")
+
+    def leaves() -> list[torch.Tensor]:
+        given = (x, *pair) if side is None else (x, *pair, side)
+        return [value.clone().requires_grad_() for value in given]
+
+    with installed(front), _registry.force("metal"), _registry.strict():
+        fused, one_by_one = leaves(), leaves()
+        out = batch_norm_relu(fused[0], None, None, *fused[1:3], residual=(*fused, None)[3])
+        steps, mean, var = batch_norm_train(*one_by_one[:3], 1e-5)
+        wanted = torch.relu(steps + one_by_one[3] if added else steps)
+        results = [(out, wanted)]
+        for value, given in ((out, fused), (wanted, one_by_one)):
+            value.backward(up)
+            assert all(leaf.grad is not None for leaf in given)
+        results += [(a.grad, b.grad) for a, b in zip(fused, one_by_one, strict=True)]
+        if not added:
+            results.append((batch_norm_relu_again(x, *pair, mean, var, 1e-5), wanted))
+    for got, expected in results:
+        assert got.dtype == expected.dtype
+        assert torch.equal(got.nan_to_num(9e3), expected.nan_to_num(9e3))
+    assert 0 < (out == 0).sum() < out.numel()
 
 
 @both
@@ -418,14 +458,13 @@ def test_threadgroup_memory_fits() -> None:
 
 
 def test_every_op_of_the_engine_has_a_kernel() -> None:
-    """The table that users see. Norm and ReLU as one are for CPU tensors alone."""
+    """The table that users see."""
     with installed():
         listed = _registry.backends()
         engine = [
             name
             for name, op in _registry._ops.items()
             if op.reference.__module__.startswith("sparse3d.ops.")
-            and not name.startswith("batch_norm_relu")
         ]
         assert len(engine) > 15
         found = {name: listed[name]["metal"] for name in engine}

@@ -26,6 +26,12 @@ from sparse3d.models.point_transformer import PointTransformerSeg
 from sparse3d.models.pointnet2 import PointNet2Classifier, PointNet2Segmenter
 from sparse3d.models.spunet import SpUNet
 from sparse3d.models.spvcnn import SPVCNN
+from sparse3d.ops import _again
+from sparse3d.ops.norm import (
+    batch_norm_relu_again,
+    batch_norm_relu_grad,
+    batch_norm_relu_train,
+)
 from sparse3d.pointops import flat as flat_ops
 from sparse3d.pointops import pointcept
 
@@ -169,6 +175,12 @@ def transformer(gpu: Gpu) -> torch.Tensor:
     return cross_entropy(out, (flat[:, 1] > 0).long())
 
 
+def point_mae(gpu: Gpu) -> torch.Tensor:
+    net = PointMAE(12, 8, width=16, depth=1, decoder_depth=1, heads=2)
+    loss: torch.Tensor = gpu(net)(gpu(clouds(4, 96)[0]))
+    return loss
+
+
 def point_operators(gpu: Gpu) -> torch.Tensor:
     cloud = gpu(clouds(2, 70)[0])
     flat, batch = cloud.reshape(-1, 3), gpu(torch.arange(2).repeat_interleave(70))
@@ -195,6 +207,7 @@ CASES: dict[str, Callable[[Gpu], torch.Tensor]] = {
     "pointnet2 segmenter": segmenter,
     "dgcnn": classifier(DGCNN(2, k=8), 64),
     "point transformer": transformer,
+    "point mae": point_mae,
     "point operators": point_operators,
 }
 
@@ -208,12 +221,25 @@ def test_a_forward_and_a_backward_pass(gpu: Gpu, name: str) -> None:
     assert torch.isfinite(loss.detach().cpu())
 
 
-def test_point_mae_but_for_its_attention() -> None:
-    """Attention is torch's: its products sum over the tokens of a batch, which are few."""
-    found: set[str] = set()
-    session = metal_emu.Session(metal_emu.fronts()[0], False, metal_emu.Options())
-    with pretend(session, lambda name, why: found.add(name)) as gpu:
-        gpu(PointMAE(12, 8, width=24, depth=2, decoder_depth=1, heads=2))(
-            gpu(clouds(4, 96)[0])
-        ).backward()
-    assert found <= {"addmm", "mm", "bmm", "baddbmm"}
+def test_norm_and_relu_run_as_one_and_are_made_again(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The convolution after them keeps no rows, whatever their size here: it makes them again."""
+    made: list[str] = []
+    for op in (batch_norm_relu_train, batch_norm_relu_again, batch_norm_relu_grad):
+        kernel = op.kernels["metal"]
+
+        def run(*args: Any, op: Any = op, kernel: Any = kernel) -> Any:
+            made.append(op.name)
+            return kernel.run(*args)
+
+        monkeypatch.setitem(op.kernels, "metal", _registry.Kernel(run, kernel.when))
+    monkeypatch.setattr(_again, "LEAST_BYTES", 0)
+    block = spnn.SparseSequential(
+        spnn.SubMConv3d(4, 8, 3, indice_key="a"),
+        spnn.SparseBatchNorm(8),
+        torch.nn.ReLU(),
+        spnn.SubMConv3d(8, 8, 3, indice_key="a"),
+    )
+    gpu(block)(sparse(gpu)).features.square().sum().backward()
+    assert made == ["batch_norm_relu_train", "batch_norm_relu_again", "batch_norm_relu_grad"]

@@ -64,7 +64,9 @@ def _digest(*parts: str) -> str:
 
 @cache
 def _own_code() -> str:
-    files = [*HERE.glob("*.py"), *HERE.glob("runtime/*"), *HERE.glob("include/*")]
+    """Of everything that a compiled library depends on beside its source."""
+    own = ("build.py", "translate.py", "ast_rules.py")
+    files = [*(HERE / name for name in own), *HERE.glob("runtime/*"), *HERE.glob("include/*")]
     files += [*DIALECT.glob("*"), *DIALECT.parent.glob("_[st]*.py")]
     return _digest(*(f.read_text() for f in sorted(files) if f.is_file()))
 

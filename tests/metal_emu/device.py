@@ -21,7 +21,7 @@ from .traffic import Bytes, Traffic
 
 THREADGROUP_MEMORY = 32768
 MAX_THREADS = 1024
-SEVERAL_GROUPS = 2 * MAX_THREADS
+SMALL_LAUNCH = 2 * MAX_THREADS
 ORDER_SHOWS = frozenset({"sp_footprint_insert", "sp_table_insert"})
 """Kernels whose output tells the order in which threads came: a slot of a hash table goes to the
 first that asks."""
@@ -41,12 +41,13 @@ class Options:
     """How a launch is run.
 
     `seed` moves on with every launch, so that no two schedules are alike. `schedules` says under
-    how many a launch of at most `SEVERAL_GROUPS` threads runs, from the same memory: all must leave
-    the same bytes, but those of the kernels in `ORDER_SHOWS`. `max_threads` is the largest group
-    that the device says it runs, of any kernel. `meter` counts bytes."""
+    how many a launch of at most `small` threads runs (of any number if 0), from the same memory:
+    all must leave the same bytes, but those of the kernels in `ORDER_SHOWS`. `max_threads` is the
+    largest group that the device says it runs, of any kernel. `meter` counts bytes."""
 
     seed: int = 0
     schedules: int = 1
+    small: int = SMALL_LAUNCH
     max_threads: int = MAX_THREADS
     meter: bool = True
     lenient: bool = False
@@ -88,8 +89,10 @@ class _Argument:
 
 
 def _bytes(tensor: torch.Tensor) -> np.ndarray:
-    # One element is contiguous whatever its stride says; bytes want the stride to be 1.
-    return tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy()
+    """The memory of a contiguous tensor, without a detour through torch's views, which take longer
+    than a small launch."""
+    size = tensor.numel() * tensor.element_size()
+    return np.frombuffer((ctypes.c_uint8 * size).from_address(tensor.data_ptr()), np.uint8)
 
 
 def _tensor_argument(kernel: str, p: Parameter, tensor: torch.Tensor) -> _Argument:
@@ -106,10 +109,11 @@ def _tensor_argument(kernel: str, p: Parameter, tensor: torch.Tensor) -> _Argume
     if tensor.numel() == 0:
         raise MetalError(f"{kernel}: {p.name} is empty and has no buffer")
     size = tensor.numel() * tensor.element_size()
-    memory = np.full(size + 2 * _GUARD + 64, _FILL, np.uint8)
+    memory = np.empty(size + 2 * _GUARD + 64, np.uint8)
     # The buffer keeps the tensor's alignment, so that a misaligned view is as misaligned here as on
     # the GPU.
     offset = _GUARD + (tensor.data_ptr() - memory.ctypes.data - _GUARD) % 64
+    memory[:offset], memory[offset + size :] = _FILL, _FILL
     memory[offset : offset + size] = _bytes(tensor)
     return _Argument(p, memory, offset, size, tensor.element_size(), tensor)
 
@@ -207,9 +211,9 @@ class Kernel:
 
     def _run(self, held: list[_Argument], grid: list[int], group: list[int]) -> str:
         """Runs the dispatch under every schedule asked for; the text of all faults."""
-        name, schedules = self._source.name, self._library.options.schedules
-        if np.prod(grid) > SEVERAL_GROUPS:  # minutes of emulation
-            schedules = 1
+        name, options = self._source.name, self._library.options
+        is_small = not options.small or np.prod(grid) <= options.small
+        schedules = options.schedules if is_small else 1
         before = [a.memory.copy() for a in held] if schedules > 1 else []
         faults, first = "", None
         for count in range(schedules):

@@ -8,14 +8,13 @@ tensors lie on two devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from sparse3d import _registry
 
@@ -84,8 +83,14 @@ RULES: dict[str, tuple[Callable[..., bool], str]] = {
 """What design notes list as wrong or not repeatable on MPS, by name of the ATen operator."""
 
 
+_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastMPS)
+
+
 class Pretend(torch.Tensor):
-    """Says that it is on the GPU. For C++ it is a meta tensor, which autograd leaves alone."""
+    """Says that it is on the GPU. For C++ it is a meta tensor, which autograd leaves alone.
+
+    Autocast casts for sparse3d's own operators; PyTorch's look for a tensor that C++ takes to be
+    on the GPU. Saved, it is its values."""
 
     elem: torch.Tensor
 
@@ -98,6 +103,7 @@ class Pretend(torch.Tensor):
             storage_offset=elem.storage_offset(),
             dtype=elem.dtype,
             device="meta",
+            _extra_dispatch_keys=_AUTOCAST,
         )
         made.elem = elem.detach()
         return made
@@ -113,6 +119,12 @@ class Pretend(torch.Tensor):
     def tolist(self) -> Any:
         return self.cpu().tolist()
 
+    def new_tensor(self, data: Any, *, dtype: Any = None, **options: Any) -> torch.Tensor:
+        return torch.tensor(data, dtype=dtype or self.dtype, device=MPS, **options)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.elem.__reduce_ex__(protocol)
+
     def __repr__(self) -> str:
         return f"Pretend({self.elem!r})"
 
@@ -127,6 +139,22 @@ def _plain(value: Any) -> Any:
     return value.elem if isinstance(value, Pretend) else value
 
 
+def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    """Of arguments and results, which are nested in lists and tuples alone; torch's own function
+    for that takes longer than the operators."""
+    if isinstance(value, (list, tuple)):
+        return type(value)([_mapped(change, part) for part in value])
+    return change(value)
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
 class _Dispatch(TorchDispatchMode):
     """Runs operators on the values; sparse3d's own by the registry."""
 
@@ -136,9 +164,11 @@ class _Dispatch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        flat = tree_flatten((args, kwargs))[0]
-        tensors = [a for a in flat if isinstance(a, torch.Tensor)]
+        tensors = [*_tensors(args), *_tensors(kwargs.values())]
         held = [t for t in tensors if isinstance(t, Pretend)]
+        device = kwargs.get("device")
+        if not held and device is None:
+            return func(*args, **kwargs)
         name = func.overloadpacket.__name__
         with self:
             if func.namespace == "sparse3d" and held:
@@ -146,7 +176,6 @@ class _Dispatch(TorchDispatchMode):
             parts = func.decompose(*args, **kwargs)  # below autograd PyTorch would do it later
         if parts is not NotImplemented:
             return parts
-        device = kwargs.get("device")
         # Below Python the tensors are meta tensors, and so are those that autograd makes like them.
         on_gpu = bool(held) if device is None else torch.device(device).type in ("mps", "meta")
         if held:
@@ -154,7 +183,8 @@ class _Dispatch(TorchDispatchMode):
         if device is not None:
             kwargs = {**kwargs, "device": "cpu" if on_gpu else device}
             kwargs.pop("non_blocking", None)
-        results = func(*tree_map(_plain, args), **tree_map(_plain, kwargs))
+        plain = {key: _mapped(_plain, value) for key, value in kwargs.items()}
+        results = func(*_mapped(_plain, args), **plain)
         if name == "_to_copy" and held and not on_gpu:
             return results
         owners = {id(t.elem): t for t in held}
@@ -168,7 +198,7 @@ class _Dispatch(TorchDispatchMode):
                 self._found(name, "there is no float64")
             return Pretend(value) if on_gpu else value
 
-        return tree_map(wrap, results)
+        return _mapped(wrap, results)
 
     def _look(self, name: str, args: Any, tensors: list[torch.Tensor], on_gpu: bool) -> None:
         if name not in _COPIES:
@@ -191,6 +221,20 @@ def _moved(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     return made
 
 
+def _to(tensor: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+    """`Tensor.to`; a GPU without a number would ask a driver for it."""
+
+    def numbered(value: Any) -> Any:
+        named = isinstance(value, (str, torch.device)) and str(value) == "mps"
+        return MPS if named else value
+
+    options = {name: numbered(value) for name, value in options.items()}
+    return _TO(tensor, *map(numbered, args), **options)
+
+
+_TO = torch.Tensor.to
+
+
 class _OnValues:
     """A compiled library whose kernels take the values of the tensors."""
 
@@ -201,7 +245,8 @@ class _OnValues:
         kernel = getattr(self._library, name)
 
         def launch(*args: Any, **options: Any) -> None:
-            kernel(*map(_plain, args), **options)
+            with _disable_current_modes():
+                kernel(*map(_plain, args), **options)
 
         launch.max_threads_per_threadgroup = kernel.max_threads_per_threadgroup
         return launch
@@ -226,6 +271,9 @@ def pretend(
         stack.enter_context(replaced("mps", compiler))
         for name in ("tensor", "as_tensor", "asarray"):
             stack.enter_context(mock.patch.object(torch, name, _moved(getattr(torch, name))))
+        stack.enter_context(mock.patch.object(torch.Tensor, "to", _to))
+        # Tensors that wrap others know no inference mode.
+        stack.enter_context(mock.patch.object(torch, "inference_mode", torch.no_grad))
         stack.enter_context(_Dispatch(found or refuse))
         yield lambda value: value.to(MPS)
 

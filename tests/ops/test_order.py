@@ -11,6 +11,7 @@ from sparse3d.ops.order import (
     count_ids,
     id_counts,
     key_order,
+    order_columns,
     order_keys,
     running_sum,
     running_sums,
@@ -33,6 +34,15 @@ def test_order_is_ascending_and_stable(backend: str, size: int, dtype: torch.dty
         found = order_keys(keys)
     assert found.dtype == torch.int64
     assert found.tolist() == np.argsort(keys.numpy(), kind="stable").tolist()
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 40), (33, 17)])
+def test_order_of_each_row_is_ascending_and_stable(backend: str, shape: tuple[int, int]) -> None:
+    keys = torch.randint(-5, 5, shape, dtype=torch.int32)
+    with _registry.force(backend):
+        found = order_columns(keys)
+    assert found.shape == shape
+    assert found.tolist() == np.argsort(keys.numpy(), axis=1, kind="stable").tolist()
 
 
 @pytest.mark.parametrize("size", SIZES)

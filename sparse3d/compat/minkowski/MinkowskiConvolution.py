@@ -11,6 +11,7 @@ from torch import nn
 from ... import _check
 from ...checkpoint import to_canonical
 from ...ops.conv import conv
+from ...ops.segment import take_rows
 from ._backend._C import ConvolutionMode, CoordinateMapKey, RegionType
 from .MinkowskiCommon import MinkowskiModuleBase, StrideType
 from .MinkowskiCoordinateManager import CoordinateManager
@@ -33,7 +34,7 @@ def tap_weights(weights: torch.Tensor, kernel: KernelGenerator) -> torch.Tensor:
     """[K, C_in, C_out] in the peer's order as [C_out, K, C_in] in the order of the kernel map."""
     shape = region(kernel)
     if shape.is_box:
-        weights = weights.index_select(0, shape.order().to(weights.device))
+        weights = take_rows(weights, shape.order().to(weights.device))
     return weights.permute(2, 0, 1)
 
 

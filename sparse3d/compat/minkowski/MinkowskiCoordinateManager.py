@@ -122,7 +122,7 @@ class CoordinateManager(CoordinateSets):
         first, inverse = unique(joined)
         if not out_key.is_key_set():
             out_key.set_key(self._free(in_keys[0].get_tensor_stride(), "", self._sets))
-        self._add(out_key, joined.index_select(0, first), max(sites.batch_size for sites in sets))
+        self._add(out_key, joined[first], max(sites.batch_size for sites in sets))
         made = []
         for rows in torch.split(inverse, [len(sites) for sites in sets]):
             made.append(torch.stack([torch.arange(len(rows), device=rows.device), rows]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from ... import _check
-from ...ops.segment import reduce_segments
+from ...ops.segment import reduce_segments, take_rows
 from ._backend._C import CoordinateMapKey
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def quantized(
 ) -> torch.Tensor:
     """Rows of each cell made one."""
     if mode == SparseTensorQuantizationMode.RANDOM_SUBSAMPLE:
-        return features[first]
+        return take_rows(features, first)
     reduce = {
         SparseTensorQuantizationMode.UNWEIGHTED_AVERAGE: "mean",
         SparseTensorQuantizationMode.UNWEIGHTED_SUM: "sum",
@@ -228,10 +228,10 @@ class Tensor:
     @property
     def decomposed_features(self) -> list[torch.Tensor]:
         """Features [N_b, C] of each sample."""
-        return [self._F[rows] for rows in self._batchwise_row_indices]
+        return [take_rows(self._F, rows) for rows in self._batchwise_row_indices]
 
     def features_at(self, batch_index: int) -> torch.Tensor:
-        return self._F[self._batchwise_row_indices[batch_index]]
+        return take_rows(self._F, self._batchwise_row_indices[batch_index])
 
     def coordinates_and_features_at(self, batch_index: int) -> tuple[torch.Tensor, torch.Tensor]:
         return self.coordinates_at(batch_index), self.features_at(batch_index)

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 from ... import _check
+from ...ops.order import count_ids, order_keys, running_sum
+from ...ops.segment import take_rows
 from ...ops.voxelize import cell_corners, interpolate_grad
 from ._backend._C import CoordinateMapKey
 from .MinkowskiCommon import StrideType, convert_to_int_list
@@ -148,11 +150,14 @@ class TensorField(Tensor):
         inside = (inverse >= 0).nonzero()[:, 0]
         rows = inverse[inside]
         if mode == SparseTensorQuantizationMode.RANDOM_SUBSAMPLE:
-            out = self._F.new_zeros((size, self._F.shape[1]))
-            last = inside.flip(0)
-            return out.index_put((rows.flip(0),), self._F[last])
+            if not len(rows):
+                return self._F.new_zeros((size, self._F.shape[1]))
+            counts = count_ids(rows, size)
+            begins = (running_sum(counts) - counts).clamp(max=len(rows) - 1)
+            earliest = inside[order_keys(rows)[begins]]
+            return torch.where(counts[:, None] > 0, take_rows(self._F, earliest), 0)
         place = torch.arange(size, device=rows.device)
-        return quantized(self._F[inside], place, rows, mode)
+        return quantized(take_rows(self._F, inside), place, rows, mode)
 
     def splat(self) -> SparseTensor:
         """Spread each point over the corners of its cell with linear weights."""

@@ -13,7 +13,7 @@ import torch
 
 from ... import _check
 from ...kernel_map import Coordinates
-from ...ops.coordinates import cells_of, distinct, lookup, unique
+from ...ops.coordinates import cells_of, distinct, lookup, unique, unique_sorted
 from ._backend._C import CoordinateMapKey
 from .MinkowskiCommon import StrideType, convert_to_int_list
 
@@ -86,7 +86,7 @@ class CoordinateSets:
         cells = cells_of(coordinates.detach(), stride)
         first, inverse = distinct(cells)
         key = self._free(stride, string_id, self._sets)
-        self._add(key, cells.index_select(0, first))
+        self._add(key, cells[first])
         return key, (first, inverse)
 
     def stride(self, coordinate_map_key: Key, stride: StrideType, string_id: str = "") -> Key:
@@ -100,7 +100,7 @@ class CoordinateSets:
             source = self.sites(coordinate_map_key)
             cells = cells_of(source.indices, steps)
             first, _ = unique(cells)
-            self._add(target, cells.index_select(0, first), source.batch_size)
+            self._add(target, cells[first], source.batch_size)
         return target
 
     def origin(self) -> Key:
@@ -110,10 +110,9 @@ class CoordinateSets:
             source = next(iter(self._sets.values())).indices if self._sets else None
             if source is None:
                 source = next(iter(self._fields.values())).int()
-            batch = torch.unique(source[:, 0])
-            rows = source.new_zeros((len(batch), self.D + 1))
-            rows[:, 0] = batch
-            self._add(key, rows)
+            rows = torch.zeros_like(source)
+            rows[:, 0] = source[:, 0]
+            self._add(key, rows[unique_sorted(rows)[0]])
         return key
 
     def size(self, coordinate_map_key: Key) -> int:
@@ -184,7 +183,7 @@ class CoordinateSets:
         cells = cells_of(field, stride)
         first, inverse = distinct(cells)
         key = self._free(stride, sparse_tensor_string_id, self._sets)
-        self._add(key, cells.index_select(0, first))
+        self._add(key, cells[first])
         self._from_fields[field_map_key, key] = (first, inverse)
         return key, (first, inverse)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..._check import fail
+from ...ops.order import order_columns
 from ...pointops import _inputs
 from ...pointops._distance import root
 from ...pointops.knn import search
@@ -61,7 +62,10 @@ def _finish(
         return rows.new_full(place.shape, -1).int(), squared.new_full(place.shape, MISSING)
     at = place.clamp(0, rows.shape[1] - 1)
     index = torch.where(valid, rows.gather(1, at), -1)
-    distance = torch.where(valid, root(squared.gather(1, at)), MISSING)
+    near = squared.gather(1, at)
+    # Apple GPUs have no float64, which the root goes through.
+    near = root(near.cpu()).to(near.device) if near.device.type == "mps" else root(near)
+    distance = torch.where(valid, near, MISSING)
     return index.int(), distance
 
 
@@ -82,7 +86,7 @@ def ball_query(
         nsample, max_radius, min_radius, xyz, offset, new_xyz, new_offset
     )
     counts = kept.sum(1, keepdim=True)
-    ranked = torch.argsort((~kept).to(torch.int8), dim=1, stable=True)  # kept ones first
+    ranked = order_columns((~kept).int())  # kept ones first
     step = counts.float() / nsample
     slot = torch.arange(nsample, device=rows.device)
     spread = (step * slot).long()
@@ -107,7 +111,8 @@ def random_ball_query(
         nsample, max_radius, min_radius, xyz, offset, new_xyz, new_offset
     )
     chance = torch.rand(rows.shape).to(rows.device)
-    ranked = torch.where(kept, chance, 2.0).argsort(dim=1)[:, :nsample]
+    # Bits of numbers that are not negative are in their order.
+    ranked = order_columns(torch.where(kept, chance, 2.0).view(torch.int32))[:, :nsample]
     slot = torch.arange(nsample, device=rows.device)
     place = torch.nn.functional.pad(ranked, (0, nsample - ranked.shape[1]))
     return _finish(squared, rows, place, slot < kept.sum(1, keepdim=True))

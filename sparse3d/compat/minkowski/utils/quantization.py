@@ -12,7 +12,7 @@ import torch
 from .... import _check
 from ....ops.coordinates import distinct
 from ....ops.keys import fnv_hash, ravel_keys
-from ....ops.segment import agreed_labels
+from ....ops.segment import agreed_labels, take_rows
 from ....ops.voxelize import quantize as quantize_points
 from ..MinkowskiCommon import StrideType
 from ..MinkowskiCoordinateManager import CoordinateManager
@@ -117,7 +117,7 @@ def sparse_quantize(
         return (first, inverse) if return_inverse else first
     made: list[Any] = [cells[first]]
     if features is not None:
-        made.append(features[_index_of(features, first)])
+        made.append(_rows(features, first))
     if labels is not None:
         made.append(_merged_labels(labels, first, inverse, ignore_label))
     if return_index:
@@ -127,8 +127,10 @@ def sparse_quantize(
     return made[0] if len(made) == 1 else tuple(made)
 
 
-def _index_of(values: Any, rows: torch.Tensor) -> Any:
-    return rows.cpu().numpy() if isinstance(values, np.ndarray) else rows.to(values.device)
+def _rows(values: Any, rows: torch.Tensor) -> Any:
+    if isinstance(values, np.ndarray):
+        return values[rows.cpu().numpy()]
+    return take_rows(values, rows.to(values.device))
 
 
 def _merged_labels(

@@ -9,6 +9,7 @@ import torch
 from ..... import _check
 from .....geometry import Geometry, output_shape
 from .....kernel_map import Coordinates, KernelMap
+from .....ops.segment import take_rows
 from ...tensor import Kept, SparseTensor, get_allow_negative_coordinates
 from ..utils.kernel import axis_starts
 
@@ -144,5 +145,5 @@ def kernel_geometry(
 def weights(kernel: torch.Tensor, order: list[int]) -> torch.Tensor:
     """[K, C_in, C_out] in the peer's order as [C_out, K, C_in], last axis fastest."""
     if order != list(range(len(order))):
-        kernel = kernel.index_select(0, torch.tensor(order, device=kernel.device))
+        kernel = take_rows(kernel, torch.tensor(order, device=kernel.device))
     return kernel.permute(2, 0, 1)

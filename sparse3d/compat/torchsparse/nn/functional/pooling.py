@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..... import _check
-from .....ops.segment import reduce_segments
+from .....ops.segment import reduce_segments, take_rows
 
 __all__ = ["global_avg_pool", "global_max_pool", "spcrop"]
 
@@ -50,4 +50,5 @@ def spcrop(
         if len(limit) != 3:
             _check.fail("bounds", "3 numbers", limit.tolist())
         keep &= ((places >= limit) if above else (places < limit)).all(1)
-    return type(input)(input.feats[keep], coords[keep], input.stride)
+    rows = keep.nonzero()[:, 0]
+    return type(input)(take_rows(input.feats, rows), coords[rows], input.stride)

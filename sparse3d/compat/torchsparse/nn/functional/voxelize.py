@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .....ops.segment import reduce_segments
+from .....ops.segment import reduce_segments, take_rows
 from .....ops.voxelize import interpolate, shares_present, trilinear_weights
 
 __all__ = ["calc_ti_weights", "spdevoxelize", "spvoxelize"]
@@ -21,7 +21,7 @@ def spvoxelize(feats: torch.Tensor, coords: torch.Tensor, counts: torch.Tensor) 
     rows = coords.long()
     if bool((rows < 0).any()):
         inside = (rows >= 0).nonzero()[:, 0]
-        feats, rows = feats[inside], rows[inside]
+        feats, rows = take_rows(feats, inside), rows[inside]
     total = reduce_segments(feats, rows, len(counts), "sum")
     return total / counts.clamp(min=1)[:, None].to(total.dtype)
 

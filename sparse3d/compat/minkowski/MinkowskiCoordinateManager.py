@@ -20,6 +20,7 @@ from ._backend._C import (
     MinkowskiAlgorithm,
     RegionType,
 )
+from ._backend._manager import CoordinateMapManagerCPU
 from ._coordinate_sets import CoordinateSets, to_indices
 from .MinkowskiCommon import StrideType, convert_to_int_list
 from .MinkowskiKernelGenerator import KernelGenerator, Region, region
@@ -90,8 +91,9 @@ class CoordinateManager(CoordinateSets):
         self._maps: dict[tuple[Key, Key, Region], KernelMap] = {}
 
     @property
-    def _manager(self) -> CoordinateManager:
-        return self
+    def _manager(self) -> CoordinateMapManagerCPU:
+        """These sets, as the peer's compiled half would have them."""
+        return CoordinateMapManagerCPU(of=self)
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{key}: {len(sites)}" for key, sites in self._sets.items())
@@ -121,7 +123,7 @@ class CoordinateManager(CoordinateSets):
             joined, off_lattice = to_indices(joined, stride)
         first, inverse = unique(joined)
         if not out_key.is_key_set():
-            out_key.set_key(self._free(stride, "", self._sets))
+            out_key.set_key(self._free(stride, "merge", self._sets))
         batch_size = max(sites.batch_size for sites in sets)
         self._add(out_key, joined.index_select(0, first), batch_size, off_lattice=off_lattice)
         made = []
@@ -253,12 +255,14 @@ class CoordinateManager(CoordinateSets):
             if geometry.is_submanifold:
                 return source.submanifold(geometry.kernel_size, geometry.dilation)
             return source.given(target, geometry)
-        if all(a > 0 and b % a == 0 for a, b in strides):
+        if all(0 < a <= b and b % a == 0 for a, b in strides):
             return source.given(target, geometry.with_stride([b // a for a, b in strides]))
         return self._build_absolute(fine, coarse, geometry)
 
     def _build_absolute(self, fine: Key, coarse: Key, geometry: Geometry) -> KernelMap:
         """Where index space will not do: in the peer's absolute coordinates."""
+        if 0 in fine.get_tensor_stride():
+            _check.fail("tensor stride of the finer set", "> 0 on every axis", fine)
         return self.absolute(fine).given(
             self.absolute(coarse), geometry.scaled(fine.get_tensor_stride())
         )

@@ -97,7 +97,7 @@ class CoordinateSets:
 
         Args:
             coordinates: int32 [N, 1 + D]; multiples of the tensor stride, or kept as they are.
-            tensor_stride: of the set.
+            tensor_stride: of the set; 0 for one that other layers' strides do not lead to.
             string_id: of the key; another is made if it is taken.
 
         Returns:
@@ -110,6 +110,8 @@ class CoordinateSets:
         stride = convert_to_int_list(tensor_stride, self.D)
         cells, off_lattice = to_indices(coordinates.detach(), stride)
         first, inverse = distinct(cells)
+        if set(stride) == {0} and not string_id:
+            string_id = "given"  # the key without an id is the origin's
         key = self._free(stride, string_id, self._sets)
         self._add(key, cells.index_select(0, first), off_lattice=off_lattice)
         return key, (first, inverse)
@@ -176,10 +178,15 @@ class CoordinateSets:
     def number_of_unique_batch_indices(self) -> int:
         return self.size(self.origin())
 
-    def get_unique_coordinate_map_key(self, tensor_stride: StrideType) -> Key:
-        """A key of this tensor stride that no set has."""
+    def get_unique_coordinate_map_key(self, tensor_stride: StrideType) -> tuple[list[int], str]:
+        """A tensor stride, and an id that no set of that stride has."""
+        return self._unused(tensor_stride, "")
+
+    def _unused(self, tensor_stride: StrideType, string_id: str) -> tuple[list[int], str]:
         stride = convert_to_int_list(tensor_stride, self.D)
-        return self._free(stride, "", self._sets)
+        self._count += 1
+        name = f"{string_id}-{self._count}" if string_id else str(self._count)
+        return self._free(stride, name, self._sets).get_key()
 
     def insert_field(
         self, coordinates: torch.Tensor, tensor_stride: StrideType, string_id: str = ""
@@ -282,7 +289,8 @@ class CoordinateSets:
 
 def to_indices(absolute: torch.Tensor, stride: Sequence[int]) -> tuple[torch.Tensor, bool]:
     """Coordinates in units of a tensor stride; or as they are, and True, if any is no multiple."""
-    cells = cells_of(absolute, stride)
-    if cells is absolute or torch.equal(cells * cells.new_tensor([1, *stride]), absolute):
+    unit = [max(step, 1) for step in stride]
+    cells = cells_of(absolute, unit)
+    if cells is absolute or torch.equal(cells * cells.new_tensor([1, *unit]), absolute):
         return cells, False
     return absolute, True

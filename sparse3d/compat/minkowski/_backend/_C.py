@@ -225,3 +225,19 @@ _LISTED = (
     ConvolutionMode,
 )
 globals().update({choice.name: choice for choices in _LISTED for choice in choices})
+
+
+def __getattr__(name: str) -> Any:
+    """Managers and functions, which need what needs the enums above."""
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import _functions, _manager
+
+    gpu = ["GPU_c10", "GPU_default"] if torch.cuda.is_available() else []
+    if name in [f"CoordinateMapManager{device}" for device in ("CPU", *gpu)]:
+        return _manager.CoordinateMapManagerCPU
+    for device in ["CPU", "GPU"] if gpu else ["CPU"]:
+        plain = name.removesuffix(device)
+        if plain in _functions.__all__ and (plain != name or plain.islower()):
+            return getattr(_functions, plain)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

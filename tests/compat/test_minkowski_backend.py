@@ -3,6 +3,7 @@ layers they are the inside of."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import pytest
@@ -214,3 +215,36 @@ def test_sets_at_stride_zero_are_not_the_origin() -> None:
     up = ME.MinkowskiConvolutionTranspose(3, 2, kernel_size=2, stride=2, dimension=2).double()
     with pytest.raises(ValueError, match="tensor stride of the finer set must be > 0"):
         up(z, z.coordinate_manager.insert_and_map(x.C[:2], [0, 0])[0])
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("MinkowskiSparseTensor", "CoordinateMapKey SparseTensorOperationMode"),
+        ("MinkowskiPooling", "get_minkowski_function save_ctx KernelGenerator"),
+        ("MinkowskiNonlinearity", "MinkowskiModuleBase SparseTensor TensorField"),
+        ("MinkowskiTensorField", "COORDINATE_KEY_DIFFERENT_ERROR set_global_coordinate_manager"),
+        ("MinkowskiNormalization", "BroadcastMode MinkowskiGlobalAvgPooling TensorField"),
+        ("utils.init", "_calculate_fan_in_and_fan_out _calculate_correct_fan kaiming_normal_"),
+    ],
+)
+def test_names_are_where_the_peer_imports_them(module: str, names: str) -> None:
+    home = importlib.import_module(f"sparse3d.compat.minkowski.{module}")
+    for name in names.split():
+        assert getattr(home, name) is not None
+    assert ME.MinkowskiFunctional.SparseTensor is ME.SparseTensor
+
+
+def test_fans_of_kernels_and_matrices() -> None:
+    init = importlib.import_module("sparse3d.compat.minkowski.utils.init")
+    assert init._calculate_fan_in_and_fan_out(torch.zeros(27, 2, 3)) == (54, 81)
+    assert init._calculate_correct_fan(torch.zeros(5, 7), "FAN_OUT") == 5
+    with pytest.raises(ValueError, match="mode must be one of"):
+        init._calculate_correct_fan(torch.zeros(5, 7), "fan")
+
+
+def test_functional_forms_can_be_wrapped_by_hand() -> None:
+    x = scene()
+    y = ME.MinkowskiFunctional._wrap_tensor(x, x.F * 2)
+    assert y.coordinate_map_key == x.coordinate_map_key
+    assert torch.equal(y.F, x.F * 2)

@@ -533,7 +533,7 @@ def test_collation_and_quantization() -> None:
     assert sorted(merged.tolist()) == [-9, 3]
     first, inverse = _C.quantize_np(twice)
     assert (twice[first][inverse] == twice).all()
-    _, merged = _C.quantize_label_th(torch.from_numpy(twice), torch.tensor([1, 1, 3]).int(), -9)
+    _, merged = utils.quantize_label(torch.from_numpy(twice), torch.tensor([1, 1, 3]).int(), -9)
     assert sorted(merged.tolist()) == [1, 3]
     batch = utils.batched_coordinates(points)
     assert batch.dtype == torch.int32

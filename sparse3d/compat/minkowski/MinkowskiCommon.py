@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ... import _check
+from ._backend import _C
 
 __all__ = [
     "MinkowskiModuleBase",
@@ -59,15 +60,16 @@ def get_postfix(tensor: torch.Tensor) -> str:
 
 
 def get_minkowski_function(name: str, variable: torch.Tensor) -> Callable[..., Any]:
-    """Not here: there is no compiled half.
+    """A function of the backend, as `ConvolutionForward`, for a tensor's device.
 
     Raises:
-        NotImplementedError: always.
+        ValueError: if there is none of that name.
     """
-    raise NotImplementedError(
-        f"{name}{get_postfix(variable)} must be left out with sparse3d, got a request; "
-        "use the layer or its Function's apply"
-    )
+    function = getattr(_C, name + get_postfix(variable), None)
+    if function is None:
+        _check.fail("name", "that of a function of MinkowskiEngineBackend._C", repr(name))
+    made: Callable[..., Any] = function
+    return made
 
 
 class MinkowskiModuleBase(nn.Module):

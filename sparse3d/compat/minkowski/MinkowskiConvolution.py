@@ -193,12 +193,7 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
             pairs = input._manager.sites(key).identity()
             out = conv(input.F, self.kernel.t()[:, None], pairs)
         else:
-            key = _get_coordinate_map_key(
-                input,
-                coordinates,
-                self._out_stride(input),
-                self.kernel_generator.expand_coordinates,
-            )
+            key = _get_coordinate_map_key(input, coordinates, self._out_stride(input))
             weights = self.kernel if self.kernel.ndim == 3 else self.kernel[None]
             out = self.conv.apply(
                 input.F,

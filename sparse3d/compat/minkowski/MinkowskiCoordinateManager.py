@@ -11,7 +11,7 @@ import torch
 from ... import _check
 from ...geometry import Geometry
 from ...kernel_map import Coordinates, KernelMap
-from ...ops.coordinates import cells_of, lookup, unique
+from ...ops.coordinates import unique
 from ...ops.voxelize import trilinear_map
 from ._backend._C import (
     CoordinateMapKey,
@@ -20,8 +20,9 @@ from ._backend._C import (
     MinkowskiAlgorithm,
     RegionType,
 )
-from ._coordinate_sets import CoordinateSets
-from .MinkowskiCommon import StrideType
+from ._backend._manager import CoordinateMapManagerCPU
+from ._coordinate_sets import CoordinateSets, to_indices
+from .MinkowskiCommon import StrideType, convert_to_int_list
 from .MinkowskiKernelGenerator import KernelGenerator, Region, region
 
 __all__ = [
@@ -90,8 +91,9 @@ class CoordinateManager(CoordinateSets):
         self._maps: dict[tuple[Key, Key, Region], KernelMap] = {}
 
     @property
-    def _manager(self) -> CoordinateManager:
-        return self
+    def _manager(self) -> CoordinateMapManagerCPU:
+        """These sets, as the peer's compiled half would have them."""
+        return CoordinateMapManagerCPU(of=self)
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{key}: {len(sites)}" for key, sites in self._sets.items())
@@ -99,18 +101,12 @@ class CoordinateManager(CoordinateSets):
 
     def stride_map(self, in_key: Key, stride_key: Key) -> torch.Tensor:
         """Input rows and the rows of their cells in a coarser set: int64 [2, n]."""
-        coarse = self.sites(stride_key)
-        ratio = self._ratio(in_key, stride_key)
-        cells = cells_of(self.sites(in_key).indices, ratio)
-        rows = lookup(coarse.indices, coarse.table(), cells)
+        pairs = zip(stride_key.get_tensor_stride(), in_key.get_tensor_stride(), strict=True)
+        if any(b == 0 or a % b for a, b in pairs):
+            _check.fail("tensor stride of the output", f"a multiple of {in_key}", stride_key)
+        rows = self._rows_of_cells(self.get_coordinates(in_key), stride_key)
         kept = (rows >= 0).nonzero()[:, 0]
         return torch.stack([kept, rows[kept].long()])
-
-    def _ratio(self, fine: Key, coarse: Key) -> list[int]:
-        pairs = list(zip(coarse.get_tensor_stride(), fine.get_tensor_stride(), strict=True))
-        if any(b == 0 or a % b for a, b in pairs):
-            _check.fail("tensor stride of the output", f"a multiple of {fine}", coarse)
-        return [a // b for a, b in pairs]
 
     def union_map(self, in_keys: Sequence[Key], out_key: Key) -> list[torch.Tensor]:
         """Rows of each input and their rows in the union, int64 [2, n] each; sets `out_key`.
@@ -118,11 +114,18 @@ class CoordinateManager(CoordinateSets):
         The union's rows are in order of batch id, then first occurrence.
         """
         sets = [self.sites(key) for key in in_keys]
-        joined = torch.cat([sites.indices for sites in sets])
+        stride = in_keys[0].get_tensor_stride()
+        off_lattice = False
+        if all(self.unit(key) == stride for key in in_keys):
+            joined = torch.cat([sites.indices for sites in sets])
+        else:
+            joined = torch.cat([self.get_coordinates(key) for key in in_keys])
+            joined, off_lattice = to_indices(joined, stride)
         first, inverse = unique(joined)
         if not out_key.is_key_set():
-            out_key.set_key(self._free(in_keys[0].get_tensor_stride(), "", self._sets))
-        self._add(out_key, joined[first], max(sites.batch_size for sites in sets))
+            out_key.set_key(self._free(stride, "merge", self._sets))
+        batch_size = max(sites.batch_size for sites in sets)
+        self._add(out_key, joined[first], batch_size, off_lattice=off_lattice)
         made = []
         for rows in torch.split(inverse, [len(sites) for sites in sets]):
             made.append(torch.stack([torch.arange(len(rows), device=rows.device), rows]))
@@ -139,11 +142,21 @@ class CoordinateManager(CoordinateSets):
 
     def corners(self, key: Key, samples: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Row (-1: absent) and weight of the 2^D corners of each sample."""
-        sites = self.sites(key)
-        made: tuple[torch.Tensor, torch.Tensor] = trilinear_map(
-            sites.indices, sites.table(), self.in_units(key, samples)
-        )
-        return made
+        sites, kept = self.level(key)
+        rows, weights = trilinear_map(sites.indices, sites.table(), self.in_units(key, samples))
+        if kept is not None:
+            rows = torch.where(rows >= 0, kept[rows.long()].to(rows.dtype), rows)
+        return rows, weights
+
+    def level(self, key: Key) -> tuple[Coordinates, torch.Tensor | None]:
+        """A set in index space of its level, and which rows it has (None: all): those at multiples
+        of the tensor stride, which alone are corners of an interpolation."""
+        if key not in self._off_lattice:
+            return self.sites(key), None
+        absolute = self.get_coordinates(key)
+        stride = absolute.new_tensor([1, *key.get_tensor_stride()])
+        kept = (absolute % stride == 0).all(1).nonzero()[:, 0]
+        return Coordinates(absolute[kept] // stride, None, self.sites(key).batch_size), kept
 
     def in_units(self, key: Key, samples: torch.Tensor) -> torch.Tensor:
         """Samples [Q, 1 + D] in index space of a set's level."""
@@ -162,7 +175,13 @@ class CoordinateManager(CoordinateSets):
         is_transpose: bool = False,
         is_pool: bool = False,
     ) -> dict[int, torch.Tensor]:
-        """Tap number -> int32 [2, n] of input and output rows; taps without pairs are left out."""
+        """Tap number -> int32 [2, n] of input and output rows; taps without pairs are left out.
+
+        A pool whose kernel is its stride pools cells: all its pairs are tap 0's.
+        """
+        region_type = RegionType(region_type)
+        if set(convert_to_int_list(kernel_size, self.D)) == {1}:
+            region_type = RegionType.HYPER_CUBE
         custom = region_type == RegionType.CUSTOM
         kernel = KernelGenerator(
             kernel_size,
@@ -172,16 +191,20 @@ class CoordinateManager(CoordinateSets):
             region_offsets=region_offset if custom else None,
             dimension=self.D,
         )
+        as_cell = is_pool and kernel.kernel_size == kernel.kernel_stride
         found = self.pairs(
             self._get_coordinate_map_key(in_key),
             self._get_coordinate_map_key(out_key),
             kernel,
             transposed=is_transpose,
-            as_cell=is_pool and kernel.kernel_size == kernel.kernel_stride,
+            as_cell=as_cell,
             in_order=True,
         )
-        made = {tap: torch.stack(found.tap(tap)) for tap in range(found.num_taps)}
-        return {tap: rows for tap, rows in made.items() if rows.shape[1]}
+        taps = [torch.stack(found.tap(tap)) for tap in range(found.num_taps)]
+        if as_cell:
+            cells = torch.cat(taps, 1)
+            taps = [cells[:, cells[int(is_transpose)].argsort()]]
+        return {tap: rows for tap, rows in enumerate(taps) if rows.shape[1]}
 
     get_kernel_map = kernel_map
 
@@ -210,6 +233,8 @@ class CoordinateManager(CoordinateSets):
         if (fine, coarse, shape) not in self._maps:
             self._maps[fine, coarse, shape] = self._build(fine, coarse, shape)
         found = self._maps[fine, coarse, shape]
+        if as_cell and {fine, coarse} & self._off_lattice:
+            return found.transposed() if transposed else found
         if not shape.is_box or (in_order and shape.taps != tuple(range(len(shape.taps)))):
             chosen = (fine, coarse, shape._replace(is_box=not shape.is_box))
             if chosen not in self._maps:
@@ -220,20 +245,27 @@ class CoordinateManager(CoordinateSets):
     def _build(self, fine: Key, coarse: Key, shape: Region) -> KernelMap:
         source, target, geometry = self.sites(fine), self.sites(coarse), shape.geometry
         strides = list(zip(fine.get_tensor_stride(), coarse.get_tensor_stride(), strict=True))
+        if {fine, coarse} & self._off_lattice:
+            if shape.as_cell:
+                geometry = _finest(geometry, fine.get_tensor_stride())
+                return self.absolute(fine).given(self.absolute(coarse), geometry)
+            return self._build_absolute(fine, coarse, geometry)
         if fine == coarse:
             geometry = geometry.with_stride((1,) * self.D)
             if geometry.is_submanifold:
                 return source.submanifold(geometry.kernel_size, geometry.dilation)
             return source.given(target, geometry)
-        if all(a > 0 and b % a == 0 for a, b in strides):
+        if all(0 < a <= b and b % a == 0 for a, b in strides):
             return source.given(target, geometry.with_stride([b // a for a, b in strides]))
         return self._build_absolute(fine, coarse, geometry)
 
     def _build_absolute(self, fine: Key, coarse: Key, geometry: Geometry) -> KernelMap:
-        """Between strides that do not divide one another: in the peer's absolute coordinates."""
-        source = Coordinates(self.get_coordinates(fine), None, self.sites(fine).batch_size)
-        target = Coordinates(self.get_coordinates(coarse), None, self.sites(coarse).batch_size)
-        return source.given(target, geometry.scaled(fine.get_tensor_stride()))
+        """Where index space will not do: in the peer's absolute coordinates."""
+        if 0 in fine.get_tensor_stride():
+            _check.fail("tensor stride of the finer set", "> 0 on every axis", fine)
+        return self.absolute(fine).given(
+            self.absolute(coarse), geometry.scaled(fine.get_tensor_stride())
+        )
 
     # ------------------------------------------------------------------------ output keys
 
@@ -244,13 +276,14 @@ class CoordinateManager(CoordinateSets):
                 return in_key
             return self.stride(in_key, kernel.kernel_stride)
         shape = region(kernel)
+        old = in_key.get_tensor_stride()
+        stride = [a * b for a, b in zip(old, kernel.kernel_stride, strict=True)]
         # The peer adds the offsets to the inputs to find sites, and takes them off to find pairs.
         last = shape.geometry.volume - 1
-        source = self.sites(in_key)
-        _, indices = source.reached(shape.geometry.mirrored(), [last - t for t in shape.taps])
-        stride = [
-            a * b for a, b in zip(in_key.get_tensor_stride(), kernel.kernel_stride, strict=True)
-        ]
+        source, geometry = self.sites(in_key), shape.geometry.mirrored()
+        if in_key in self._off_lattice:
+            geometry = geometry.scaled(old).with_stride(stride)
+        _, indices = source.reached(geometry, [last - t for t in shape.taps])
         key = self._free(stride, "", self._sets)
         self._add(key, indices, source.batch_size)
         return key
@@ -267,9 +300,19 @@ class CoordinateManager(CoordinateSets):
         if key in self._sets and not kernel.expand_coordinates:
             return key
         key = self._free(stride, "", self._sets)
-        source, shape = self.sites(in_key), region(kernel)
-        found, indices = source.reached(shape.geometry, shape.taps, transposed=True)
-        if found is not None:
+        source, shape, geometry = self.sites(in_key), region(kernel), region(kernel).geometry
+        off_lattice = in_key in self._off_lattice
+        if off_lattice:
+            geometry = geometry.scaled(stride)
+        found, indices = source.reached(geometry, shape.taps, transposed=True)
+        if found is not None and not off_lattice:
             self._maps[key, in_key, shape] = found.transposed()
-        self._add(key, indices, source.batch_size)
+        self._add(key, indices, source.batch_size, off_lattice=off_lattice)
         return key
+
+
+def _finest(cell: Geometry, unit: Sequence[int]) -> Geometry:
+    """All places of a cell of so many units, between absolute coordinates."""
+    ones, zeros = (1,) * cell.ndim, (0,) * cell.ndim
+    size = tuple(k * u for k, u in zip(cell.kernel_size, unit, strict=True))
+    return Geometry(size, ones, zeros, ones)

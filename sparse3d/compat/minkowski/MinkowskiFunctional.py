@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.nn import functional as F
 
 from .MinkowskiTensor import Tensor
@@ -61,6 +62,11 @@ __all__ = [
 
 def _rows(value: Any) -> Any:
     return value.F if isinstance(value, Tensor) else value
+
+
+def _wrap_tensor(input: Tensor, F: torch.Tensor) -> Any:
+    """Other features on the coordinates of `input`."""
+    return input._like(F)
 
 
 def _on_features(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -170,11 +170,12 @@ def save_ctx(
 
 class Region(NamedTuple):
     """A kernel in our terms: a box, and which of its taps (row-major) there are, in the peer's
-    order."""
+    order; or whole cells, whose taps mean nothing."""
 
     geometry: Geometry
     taps: tuple[int, ...]
     is_box: bool
+    as_cell: bool
 
     def order(self) -> torch.Tensor:
         """For each tap of the box, row-major, its number in the peer's order."""
@@ -191,23 +192,23 @@ def region(kernel: KernelGenerator, *, as_cell: bool = False) -> Region:
 
     Args:
         kernel: the peer's description.
-        as_cell: anchor at the corner whatever the parity (pools whose kernel is their stride).
+        as_cell: whole cells, whatever the parity and dilation (pools whose kernel is their
+            stride).
     """
     offsets = _offsets(kernel, as_cell)
+    dilation = (1,) * len(kernel.kernel_size) if as_cell else tuple(kernel.kernel_dilation)
     low = [min(axis) for axis in zip(*offsets, strict=True)]
     size = [max(axis) - a + 1 for axis, a in zip(zip(*offsets, strict=True), low, strict=True)]
-    padding = tuple(-a * d for a, d in zip(low, kernel.kernel_dilation, strict=True))
+    padding = tuple(-a * d for a, d in zip(low, dilation, strict=True))
     taps = []
     for offset in offsets:
         flat = 0
         for value, a, extent in zip(offset, low, size, strict=True):
             flat = flat * extent + value - a
         taps.append(flat)
-    geometry = Geometry(
-        tuple(size), tuple(kernel.kernel_stride), padding, tuple(kernel.kernel_dilation)
-    )
+    geometry = Geometry(tuple(size), tuple(kernel.kernel_stride), padding, dilation)
     is_box = sorted(taps) == list(range(math.prod(size)))
-    return Region(geometry, tuple(taps), is_box)
+    return Region(geometry, tuple(taps), is_box, as_cell)
 
 
 def _offsets(kernel: KernelGenerator, as_cell: bool) -> list[tuple[int, ...]]:

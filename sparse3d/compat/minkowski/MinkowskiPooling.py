@@ -249,7 +249,7 @@ class MinkowskiGlobalPoolingFunction:
         origin = coordinate_manager.origin()
         if out_coordinate_map_key is not None and not out_coordinate_map_key.is_key_set():
             out_coordinate_map_key.set_key(origin)
-        rows = coordinate_manager.batch_rows(in_coordinate_map_key)
+        rows = coordinate_manager.batch_rows(in_coordinate_map_key, len(input_features))
         size = coordinate_manager.size(origin)
         return reduce_segments(input_features, rows, size, _reduction(pooling_mode))
 
@@ -272,13 +272,7 @@ class MinkowskiGlobalPooling(MinkowskiModuleBase):
         """Pool each sample."""
         manager = input.coordinate_manager
         origin = manager.origin()
-        if isinstance(input, TensorField):
-            rows = manager.batch_rows(origin, input.C[:, 0])
-            kind = _reduction(self.pooling_mode)
-            out = reduce_segments(input.F, rows, manager.size(origin), kind)
-        else:
-            key = input.coordinate_map_key
-            out = self.pooling.apply(input.F, self.pooling_mode, key, origin, manager)
+        out = self.pooling.apply(input.F, self.pooling_mode, input._key(), origin, manager)
         return SparseTensor(out, coordinate_map_key=origin, coordinate_manager=manager)
 
     def __repr__(self) -> str:

@@ -33,7 +33,12 @@ class MinkowskiPruningFunction:
         key = coords_manager._free(
             in_coords_key.get_tensor_stride(), "pruned", coords_manager._sets
         )
-        coords_manager._add(key, sites.indices[kept], sites.batch_size)
+        coords_manager._add(
+            key,
+            sites.indices[kept],
+            sites.batch_size,
+            off_lattice=in_coords_key in coords_manager._off_lattice,
+        )
         if out_coords_key is not None:
             out_coords_key.set_key(key)
         return spread_segments(in_feat, kept)

@@ -267,9 +267,10 @@ class SparseTensor(Tensor):
         if query_coordinates.dtype != self.dtype:
             _check.fail_type("query_coordinates", str(self.dtype), query_coordinates.dtype)
         key = self.coordinate_map_key
+        sites, kept = self._manager.level(key)
         return devoxelize(
-            self._F,
-            coords=self._manager.sites(key).indices,
+            self._F if kept is None else self._F[kept],
+            coords=sites.indices,
             points=self._manager.in_units(key, query_coordinates),
         )
 

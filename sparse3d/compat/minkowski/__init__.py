@@ -21,6 +21,7 @@ from ._backend._C import (
     get_gpu_memory_info,
     is_cuda_available,
 )
+from ._shared_names import share
 from .diagnostics import (
     print_diagnostics,
 )
@@ -164,6 +165,8 @@ from .sparse_matrix_functions import (
     spmm,
     spmm_average,
 )
+
+share(__name__)
 
 __version__ = "0.5.4"
 file_dir = str(Path(__file__).parent)

@@ -1,7 +1,8 @@
 """Sets of coordinates and fields by key: what the coordinate manager keeps.
 
 A set is kept in index space of its level (coordinates divided by the tensor stride); the peer's
-absolute coordinates are made on request.
+absolute coordinates are made on request. A set whose coordinates are no multiples of its tensor
+stride, which the peer takes as it is, is kept in absolute coordinates: it is "off the lattice".
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ...ops.coordinates import cells_of, distinct, lookup, unique, unique_sorted
 from ._backend._C import CoordinateMapKey
 from .MinkowskiCommon import StrideType, convert_to_int_list
 
-__all__ = ["CoordinateSets"]
+__all__ = ["CoordinateSets", "to_indices"]
 
 Key = CoordinateMapKey
 
@@ -35,6 +36,7 @@ class CoordinateSets:
         self.D = axes
         self._sets: dict[Key, Coordinates] = {}
         self._absolute: dict[Key, torch.Tensor] = {}
+        self._off_lattice: set[Key] = set()
         self._fields: dict[Key, torch.Tensor] = {}
         self._from_fields: dict[tuple[Key, Key], tuple[torch.Tensor, torch.Tensor]] = {}
         self._count = 0
@@ -57,12 +59,35 @@ class CoordinateSets:
             key = CoordinateMapKey(list(stride), f"{string_id}-{self._count}")
         return key
 
-    def _add(self, key: Key, indices: torch.Tensor, batch_size: int | None = None) -> Coordinates:
+    def unit(self, key: Key) -> list[int]:
+        """Steps between a set's indices in absolute coordinates: its tensor stride, or ones."""
+        return [1] * self.D if key in self._off_lattice else key.get_tensor_stride()
+
+    def absolute(self, key: Key) -> Coordinates:
+        """The set of a key, in absolute coordinates."""
+        sites = self.sites(key)
+        indices = self.get_coordinates(key)
+        if indices is sites.indices:
+            return sites
+        made = Coordinates(indices, None, sites.batch_size)
+        made.trust_distinct()
+        return made
+
+    def _add(
+        self,
+        key: Key,
+        indices: torch.Tensor,
+        batch_size: int | None = None,
+        *,
+        off_lattice: bool = False,
+    ) -> Coordinates:
         if batch_size is None:
             batch_size = int(indices[:, 0].max()) + 1 if len(indices) else 1
         sites = Coordinates(indices, None, batch_size)
         sites.trust_distinct()
         self._sets[key] = sites
+        if off_lattice:
+            self._off_lattice.add(key)
         return sites
 
     def insert_and_map(
@@ -71,8 +96,8 @@ class CoordinateSets:
         """Add a set: distinct rows in order of first occurrence.
 
         Args:
-            coordinates: int32 [N, 1 + D], multiples of the tensor stride.
-            tensor_stride: of the set.
+            coordinates: int32 [N, 1 + D]; multiples of the tensor stride, or kept as they are.
+            tensor_stride: of the set; 0 for one that other layers' strides do not lead to.
             string_id: of the key; another is made if it is taken.
 
         Returns:
@@ -83,10 +108,12 @@ class CoordinateSets:
         if coordinates.shape[1] != self.D + 1:
             _check.fail("coordinates", f"of {self.D + 1} columns", coordinates.shape[1])
         stride = convert_to_int_list(tensor_stride, self.D)
-        cells = cells_of(coordinates.detach(), stride)
+        cells, off_lattice = to_indices(coordinates.detach(), stride)
         first, inverse = distinct(cells)
+        if set(stride) == {0} and not string_id:
+            string_id = "given"  # the key without an id is the origin's
         key = self._free(stride, string_id, self._sets)
-        self._add(key, cells[first])
+        self._add(key, cells[first], off_lattice=off_lattice)
         return key, (first, inverse)
 
     def stride(self, coordinate_map_key: Key, stride: StrideType, string_id: str = "") -> Key:
@@ -98,6 +125,8 @@ class CoordinateSets:
         )
         if target not in self._sets:
             source = self.sites(coordinate_map_key)
+            if coordinate_map_key in self._off_lattice:
+                steps = target.get_tensor_stride()
             cells = cells_of(source.indices, steps)
             first, _ = unique(cells)
             self._add(target, cells[first], source.batch_size)
@@ -136,9 +165,9 @@ class CoordinateSets:
         return [key for key in self._sets if key.get_tensor_stride() == stride]
 
     def get_coordinates(self, coords_key_or_tensor_strides: Key | StrideType) -> torch.Tensor:
-        """Coordinates int32 [N, 1 + D], multiples of the tensor stride."""
+        """Coordinates int32 [N, 1 + D], multiples of the tensor stride unless others were given."""
         key = self._get_coordinate_map_key(coords_key_or_tensor_strides)
-        indices, stride = self.sites(key).indices, key.get_tensor_stride()
+        indices, stride = self.sites(key).indices, self.unit(key)
         if set(stride) <= {0, 1}:
             return indices
         if key not in self._absolute:
@@ -148,10 +177,15 @@ class CoordinateSets:
     def number_of_unique_batch_indices(self) -> int:
         return self.size(self.origin())
 
-    def get_unique_coordinate_map_key(self, tensor_stride: StrideType) -> Key:
-        """A key of this tensor stride that no set has."""
+    def get_unique_coordinate_map_key(self, tensor_stride: StrideType) -> tuple[list[int], str]:
+        """A tensor stride, and an id that no set of that stride has."""
+        return self._unused(tensor_stride, "")
+
+    def _unused(self, tensor_stride: StrideType, string_id: str) -> tuple[list[int], str]:
         stride = convert_to_int_list(tensor_stride, self.D)
-        return self._free(stride, "", self._sets)
+        self._count += 1
+        name = f"{string_id}-{self._count}" if string_id else str(self._count)
+        return self._free(stride, name, self._sets).get_key()
 
     def insert_field(
         self, coordinates: torch.Tensor, tensor_stride: StrideType, string_id: str = ""
@@ -209,10 +243,16 @@ class CoordinateSets:
         """Row of each point of a field in any set (-1: none), and the points' rows."""
         field = self._field(field_map_key)
         floored = _check.narrowed("coordinates", field.floor())
-        cells = cells_of(floored, sparse_map_key.get_tensor_stride())
-        sites = self.sites(sparse_map_key)
-        rows = lookup(sites.indices, sites.table(), cells).long()
+        rows = self._rows_of_cells(floored, sparse_map_key).long()
         return rows, torch.arange(len(rows), device=rows.device)
+
+    def _rows_of_cells(self, absolute: torch.Tensor, key: Key) -> torch.Tensor:
+        """Row (-1: none) of the cell of each of absolute coordinates int32 in a set."""
+        stride, sites = key.get_tensor_stride(), self.sites(key)
+        cells = cells_of(absolute, stride)
+        if key in self._off_lattice:
+            cells = cells * cells.new_tensor([1, *stride])
+        return lookup(sites.indices, sites.table(), cells)
 
     def origin_field(self) -> Key:
         return self.origin()
@@ -221,11 +261,20 @@ class CoordinateSets:
         """Batch ids, and the rows of each in a field."""
         return self._rows_by_batch(self._field(key)[:, 0].int())
 
-    def batch_rows(self, key: Key, column: torch.Tensor | None = None) -> torch.Tensor:
-        """Row of each site's batch id in the origin set, int64 [N]."""
+    def batch_rows(self, key: Key, rows: int | None = None) -> torch.Tensor:
+        """Row of each site's, or point's, batch id in the origin set, int64 [N].
+
+        Args:
+            key: of a set, or of a field.
+            rows: how many there are; tells a set and a field of one key apart.
+        """
         origin = self.sites(self.origin()).indices[:, 0].contiguous()
-        batch = self.sites(key).indices[:, 0] if column is None else column.to(origin.dtype)
-        return torch.searchsorted(origin, batch.contiguous())
+        sites = self._sets.get(key)
+        if sites is None or (key in self._fields and rows not in (None, len(sites))):
+            batch = self._field(key)[:, 0]
+        else:
+            batch = sites.indices[:, 0]
+        return torch.searchsorted(origin, batch.to(origin.dtype).contiguous())
 
     def _rows_by_batch(self, column: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
         ids = self.sites(self.origin()).indices[:, 0].long()
@@ -235,3 +284,12 @@ class CoordinateSets:
     def origin_map(self, key: Key) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Batch ids that there are, and the rows of each id up to the last."""
         return self._rows_by_batch(self.sites(key).indices[:, 0])
+
+
+def to_indices(absolute: torch.Tensor, stride: Sequence[int]) -> tuple[torch.Tensor, bool]:
+    """Coordinates in units of a tensor stride; or as they are, and True, if any is no multiple."""
+    unit = [max(step, 1) for step in stride]
+    cells = cells_of(absolute, unit)
+    if cells is absolute or torch.equal(cells * cells.new_tensor([1, *unit]), absolute):
+        return cells, False
+    return absolute, True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from .... import _check
 
 __all__ = [
     "BroadcastMode",
+    "CUDAKernelMapMode",
     "ConvolutionMode",
     "CoordinateMapKey",
     "CoordinateMapType",
@@ -30,21 +31,33 @@ __all__ = [
 ]
 
 
-class CoordinateMapType(Enum):
+class _Choice(IntEnum):
+    """An enum that equals its number, and prints as a name: as the peer's do."""
+
+    __str__ = Enum.__str__
+
+    def __format__(self, format_spec: str) -> str:
+        return format(str(self), format_spec)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class CoordinateMapType(_Choice):
     """Where coordinate maps live; accepted, the tensors decide."""
 
     CPU = 0
     CUDA = 1
 
 
-class GPUMemoryAllocatorType(Enum):
+class GPUMemoryAllocatorType(_Choice):
     """Accepted; torch allocates."""
 
     PYTORCH = 0
     CUDA = 1
 
 
-class MinkowskiAlgorithm(Enum):
+class MinkowskiAlgorithm(_Choice):
     """Accepted; the backend chooses."""
 
     DEFAULT = 0
@@ -52,7 +65,14 @@ class MinkowskiAlgorithm(Enum):
     SPEED_OPTIMIZED = 2
 
 
-class ConvolutionMode(Enum):
+class CUDAKernelMapMode(_Choice):
+    """Accepted; the backend chooses."""
+
+    MEMORY_EFFICIENT = 0
+    SPEED_OPTIMIZED = 1
+
+
+class ConvolutionMode(_Choice):
     """Accepted; the backend chooses."""
 
     DEFAULT = 0
@@ -60,7 +80,7 @@ class ConvolutionMode(Enum):
     COPY_GEMM = 2
 
 
-class RegionType(Enum):
+class RegionType(_Choice):
     """Kernel shapes."""
 
     HYPER_CUBE = 0
@@ -68,7 +88,7 @@ class RegionType(Enum):
     CUSTOM = 2
 
 
-class PoolingMode(Enum):
+class PoolingMode(_Choice):
     """Pooling kinds; the suffixes name algorithms of the peer, and mean nothing here."""
 
     LOCAL_SUM_POOLING = 0
@@ -85,7 +105,7 @@ class PoolingMode(Enum):
     GLOBAL_MAX_POOLING_PYTORCH_INDEX = 11
 
 
-class BroadcastMode(Enum):
+class BroadcastMode(_Choice):
     """Broadcast kinds (the peer spells them so)."""
 
     ELEMENTWISE_ADDITON = 0
@@ -183,11 +203,41 @@ def quantize_np(coords: Any) -> tuple[Any, Any]:
     return quantize(coords)
 
 
-def quantize_label_np(coords: Any, labels: Any, invalid_label: int) -> tuple[Any, Any]:
-    """See `utils.quantization.quantize_label`."""
-    from ..utils.quantization import quantize_label
+def quantize_label_np(coords: Any, labels: Any, invalid_label: int) -> tuple[Any, Any, Any]:
+    """First row of each distinct coordinate, each row's place among them, and the labels of
+    `utils.quantization.quantize_label`."""
+    from ..utils.quantization import quantize, quantize_label
 
-    return quantize_label(coords, labels, invalid_label)
+    return (*quantize(coords), quantize_label(coords, labels, invalid_label)[1])
 
 
 quantize_th, quantize_label_th = quantize_np, quantize_label_np
+
+# The peer's enums leave their values beside them; where two share one, its last one stays.
+_LISTED = (
+    GPUMemoryAllocatorType,
+    CUDAKernelMapMode,
+    MinkowskiAlgorithm,
+    CoordinateMapType,
+    RegionType,
+    PoolingMode,
+    BroadcastMode,
+    ConvolutionMode,
+)
+globals().update({choice.name: choice for choices in _LISTED for choice in choices})
+
+
+def __getattr__(name: str) -> Any:
+    """Managers and functions, which need what needs the enums above."""
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import _functions, _manager
+
+    gpu = ["GPU_c10", "GPU_default"] if torch.cuda.is_available() else []
+    if name in [f"CoordinateMapManager{device}" for device in ("CPU", *gpu)]:
+        return _manager.CoordinateMapManagerCPU
+    for device in ["CPU", "GPU"] if gpu else ["CPU"]:
+        plain = name.removesuffix(device)
+        if plain in _functions.__all__ and (plain != name or plain.islower()):
+            return getattr(_functions, plain)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from golden.reader import Vector
 
 import sparse3d.compat.spconv as spconv1
 import sparse3d.compat.spconv.pytorch as spconv
-from sparse3d import _registry
+from sparse3d import _registry, checkpoint
 from sparse3d.compat.cumm import tensorview as tv
 from sparse3d.compat.spconv import utils
 from sparse3d.compat.spconv.pytorch import functional as Fsp
@@ -647,8 +648,7 @@ def test_voxel_generators_round_their_grids_as_their_versions_did() -> None:
 
 
 @pytest.mark.parametrize("subm", [True, False])
-@pytest.mark.parametrize("old", [True, False])
-def test_functions_of_version_1(subm: bool, old: bool) -> None:
+def test_functions_of_version_1(subm: bool) -> None:
     """As code for `import spconv` writes layers of its own: a table, a kernel, a function."""
     cells = torch.randperm(64)[:30]
     indices = torch.stack([cells * 0, cells // 16, cells // 4 % 4, cells % 4], 1).int()
@@ -661,8 +661,7 @@ def test_functions_of_version_1(subm: bool, old: bool) -> None:
         indices, 1, [4, 4, 4], size, *numbers.values(), subm=subm, grid=None, use_hash=False
     )
     assert int(counts.sum()) == len(wanted.find_indice_pair("k").kernel_map)
-    kernel = layer.weight.detach().clone()
-    kernel = (kernel.movedim(0, -1) if old else kernel).contiguous().requires_grad_()
+    kernel = layer.weight.detach().clone().requires_grad_()
     rows = x.features.clone().requires_grad_()
     function = spconv1.functional.indice_subm_conv if subm else spconv1.functional.indice_conv
     made = function(rows, kernel, pairs, counts, outids.shape[0])
@@ -683,11 +682,97 @@ def test_functions_of_version_1(subm: bool, old: bool) -> None:
         made, torch.randn([*[size] * 3, 6, 2]), pairs, counts, 30
     )
     assert undone.shape == (30, 2)
-    both, few = torch.randn([3] * 5), pairs[:, :1].repeat(1, 27, 1)
-    with pytest.raises(ValueError, match=r"filters must be .* which fits both, for 27 taps"):
-        spconv1.functional.indice_conv(rows[:, :3], both, few, counts[:1].repeat(27), 30)
-    with pytest.raises(ValueError, match="which fits neither"):
+    wanted_words = rf"filters must be \[\*kernel_size, 4, C_out\] of {size**3} taps, got"
+    with pytest.raises(ValueError, match=wanted_words):
         spconv1.functional.indice_conv(rows, torch.randn([size] * 3 + [5, 5]), pairs, counts, 30)
+
+
+V1_LAYERS = {
+    "SubMConv3d": ((3,), {"padding": 1}),
+    "SparseConv3d": ((3, 2), {"padding": 1}),
+    "SparseConvTranspose3d": ((2, 2), {}),
+    "pointwise": ((1,), {"padding": 1}),
+}
+
+
+@pytest.mark.parametrize("kind", V1_LAYERS)
+def test_kernels_of_version_1_lie_as_it_stored_them(kind: str, tmp_path: Path) -> None:
+    """`[*kernel_size, C_in, C_out]`: its checkpoints load by `load_state_dict`."""
+    sizes, numbers = V1_LAYERS[kind]
+    layer = getattr(spconv1, kind.replace("pointwise", "SubMConv3d"))(3, 5, *sizes, **numbers)
+    size = sizes[0]
+    assert layer.weight.shape == (size, size, size, 3, 5)
+    kernel = torch.randn(size, size, size, 3, 5)
+    layer.load_state_dict({"weight": kernel, "bias": torch.randn(5)})
+    cells = torch.randperm(64)[:40]
+    indices = torch.stack([cells * 0, cells // 16, cells // 4 % 4, cells % 4], 1).int()
+    x = spconv1.SparseConvTensor(torch.randn(40, 3, requires_grad=True), indices, [4, 4, 4], 1)
+    out = layer(x)
+    dense = x.dense()
+    if kind == "SparseConvTranspose3d":
+        weight = kernel.permute(3, 4, 0, 1, 2)
+        wanted = torch.nn.functional.conv_transpose3d(dense, weight, layer.bias, stride=2)
+    else:
+        weight = kernel.permute(4, 3, 0, 1, 2)
+        steps, padding = layer.stride, size // 2
+        wanted = torch.nn.functional.conv3d(dense, weight, layer.bias, steps, padding)
+    rows = out.indices.long().unbind(1)
+    torch.testing.assert_close(out.features, wanted.movedim(1, -1)[rows], rtol=1e-5, atol=1e-5)
+    out.features.square().sum().backward()
+    assert layer.weight.grad.shape == kernel.shape
+    again = getattr(spconv, kind.replace("pointwise", "SubMConv3d"))
+    newer = again(3, 5, *sizes, **numbers)
+    torch.save(layer.state_dict(), tmp_path / "old.pth")
+    report = checkpoint.load(newer, tmp_path / "old.pth", source="spconv-1")
+    assert report.layout == "spconv-1"
+    torch.testing.assert_close(newer.kernel(), layer.kernel())
+    back = getattr(spconv1, kind.replace("pointwise", "SubMConv3d"))(3, 5, *sizes, **numbers)
+    checkpoint.load(back, newer.state_dict(), source="spconv")
+    torch.testing.assert_close(back.weight, layer.weight)
+    with pytest.raises(ValueError, match="kernel must be of shape"):
+        back.set_kernel(torch.zeros(5, 4, 4, 4, 3))
+
+
+def test_keys_of_version_1_are_shared_by_all_tensors_of_a_pass() -> None:
+    """Whatever its kernel is, a submanifold layer takes the pairs under its key, as networks were
+    trained whose layers of unequal shapes share one; and the input knows what a layer left."""
+    cells = torch.randperm(64)[:40]
+    indices = torch.stack([cells * 0, cells // 16, cells // 4 % 4, cells % 4], 1).int()
+    x = spconv1.SparseConvTensor(torch.randn(40, 3), indices, [4, 4, 4], 1)
+    flat = spconv1.SubMConv3d(3, 3, (1, 3, 3), bias=False, indice_key="bef")
+    tall = spconv1.SubMConv3d(3, 3, (3, 1, 3), bias=False, indice_key="bef")
+    first = flat(x)
+    out = tall(first)
+    same = spconv1.SubMConv3d(3, 3, (1, 3, 3), bias=False, indice_key="bef")
+    with torch.no_grad():
+        same.weight.copy_(tall.weight.reshape(1, 3, 3, 3, 3))
+    torch.testing.assert_close(out.features, same(first).features)
+    with pytest.raises(ValueError, match="'bef' must be that of a layer with"):
+        spconv1.SubMConv3d(3, 3, 3, indice_key="bef")(first)
+    coarse = spconv1.SparseConv3d(3, 4, 2, 2, indice_key="d")(x)
+    assert x.indice_dict is coarse.indice_dict
+    assert set(x.indice_dict) == {"bef", "d"}
+    other = spconv1.SparseConvTensor(coarse.features, coarse.indices, coarse.spatial_shape, 1)
+    other.indice_dict = x.indice_dict
+    up = spconv1.SparseInverseConv3d(4, 2, 2, indice_key="d")
+    assert up.weight.shape == (2, 2, 2, 4, 2)
+    assert up(other).features.shape == (40, 2)
+
+
+def test_containers_of_version_1_write_into_their_input() -> None:
+    x = spconv1.SparseConvTensor(torch.randn(2, 3), scene().indices[:2], [8, 8, 8], 1)
+    rows = x.features
+    head = spconv1.SparseSequential(torch.nn.ReLU(), torch.nn.Linear(3, 4))
+    assert head(x) is x
+    assert torch.equal(x.features, head[1](rows.relu()))
+    net = spconv1.SparseSequential(torch.nn.ReLU(), spconv1.SubMConv3d(4, 2, 3), torch.nn.ReLU())
+    before = x.features
+    out = net(x)
+    assert torch.equal(x.features, before.relu())
+    torch.testing.assert_close(out.features, net[1](x).features.relu())
+    newer = spconv.SparseConvTensor(rows, x.indices, [8, 8, 8], 1)
+    assert spconv.SparseSequential(torch.nn.ReLU())(newer) is not newer
+    assert torch.equal(newer.features, rows)
 
 
 def test_what_a_layer_leaves_reads_as_version_1s_tuple() -> None:

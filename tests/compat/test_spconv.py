@@ -220,6 +220,91 @@ def test_undoing_follows_rows_whatever_became_of_positions() -> None:
     assert torch.equal(up(middle).features, wanted)
 
 
+def test_labels_and_masks_ride_on_sites() -> None:
+    """Features of any dtype are held, densified and replaced; layers say what they take."""
+    x = scene()
+    labels = torch.arange(60)[:, None]
+    held = spconv.SparseConvTensor(labels, x.indices, [8, 8, 8], 1)
+    grid = held.dense()
+    assert grid.dtype == torch.int64
+    assert torch.equal(grid[0, 0][x.indices[:, 1:].long().unbind(1)], labels[:, 0])
+    assert int((grid != 0).sum()) == 59
+    mask = x.replace_feature(labels > 30)
+    assert int(mask.dense(channels_first=False).sum()) == 29
+    with pytest.raises(TypeError, match="features must be float32"):
+        spconv.SubMConv3d(1, 2, 3)(held)
+    with pytest.raises(ValueError, match="feature must be 2-dimensional"):
+        x.replace_feature(labels[:, 0])
+
+
+def test_sums_are_row_by_row() -> None:
+    """Whatever became of the positions, as in spconv; of unequal rows, over the union."""
+    x = scene()
+    moved = x.replace_feature(torch.randn(60, 4))
+    moved.indices = x.indices.flip(0)
+    total = x + moved
+    assert torch.equal(total.features, x.features + moved.features)
+    assert total.indices is x.indices
+    fewer = spconv.SparseConvTensor(x.features[:5], x.indices[:5], [8, 8, 8], 1)
+    assert (x + fewer).features.shape == (60, 4)
+    assert torch.equal((x + 1.0).features, x.features + 1)
+
+
+@pytest.mark.parametrize("kind", ["IndiceData", "ImplicitGemmIndiceData"])
+@pytest.mark.parametrize("subm", [True, False])
+def test_layers_of_ones_own_leave_tables(kind: str, subm: bool) -> None:
+    """A layer that keeps what `ops` gave it under a key: others read it, and undo it."""
+    x = scene()
+    algo = spconv.ConvAlgo.Native if kind == "IndiceData" else spconv.ConvAlgo.MaskImplicitGemm
+    sizes = [3] * 3, [1 if subm else 2] * 3, [1] * 3, [1] * 3
+    numbers = (x.indices, 1, [8, 8, 8], algo, *sizes, [0] * 3, subm)
+    grid = [8 if subm else 4] * 3
+    ksize, stride, padding, dilation = sizes
+    after = (subm, algo, ksize, stride, dilation, padding)
+    if kind == "IndiceData":
+        out, pairs, counts = spconv.ops.get_indice_pairs(*numbers)
+        made = spconv.core.IndiceData(out, x.indices, pairs, counts, [8] * 3, grid, *after)
+    else:
+        out, _, *tables = spconv.ops.get_indice_pairs_implicit_gemm(*numbers)
+        made = spconv.core.ImplicitGemmIndiceData(out, x.indices, *tables, [8] * 3, grid, *after)
+    layer = spconv.SubMConv3d if subm else spconv.SparseConv3d
+    plain = layer(4, 4, 3, *([] if subm else [2, 1]), indice_key="k", bias=False, algo=algo)
+    wanted = plain(x)
+    left = wanted.find_indice_pair("k")
+    assert type(made) is type(left) is getattr(spconv.core, kind)
+    for name in ("algo", "is_subm", "ksize", "dilation", "spatial_shape", "out_spatial_shape"):
+        assert getattr(made, name) == getattr(left, name), name
+    for name in ("pair_fwd", "pair_bwd", "indice_pairs", "indice_pair_num", "out_indices"):
+        assert torch.equal(getattr(made, name), getattr(left, name)), name
+    for name in ("fwd", "bwd"):
+        for part in (f"pair_mask_{name}_splits", f"mask_argsort_{name}_splits"):
+            ours, theirs = getattr(made, part), getattr(left, part)
+            assert len(ours) == len(theirs) == (name == "fwd" or not subm)
+            assert all(map(torch.equal, ours, theirs))
+    assert made.masks[0].tolist() == [0xFFFFFFFF]
+    again = copy.deepcopy(made)
+    assert again.algo == algo
+    assert type(made.to("cpu")) is type(made)
+    y = spconv.SparseConvTensor(wanted.features, out, grid, 1, indice_dict={"k": again})
+    if subm:
+        follower = spconv.SubMConv3d(4, 2, 3, indice_key="k")
+        fresh = spconv.SparseConvTensor(wanted.features, out, grid, 1)
+        torch.testing.assert_close(follower(y).features, follower(fresh).features)
+    else:
+        up = spconv.SparseInverseConv3d(4, 2, 3, "k")
+        torch.testing.assert_close(up(y).features, up(wanted).features)
+        more = spconv.SparseConvTensor(y.features, out, grid, 3, indice_dict=y.indice_dict)
+        assert up(more).dense().shape == (3, 2, 8, 8, 8)  # the last samples have no rows
+
+
+def test_activations_are_named_in_both_ways() -> None:
+    layer = spconv.SubMConv3d(2, 2, 3)
+    assert layer.act_type == tv.gemm.Activation.None_
+    layer.act_type = tv.gemm.Activation.LeakyReLU
+    assert layer.act_type == tv.gemm.Activation.LeakyReLU == "leaky_relu"
+    assert isinstance(spconv.SparseMaxPool3d(2), spconv.pool.SparseMaxPool)
+
+
 def test_code_of_version_1_assigns_features() -> None:
     x = scene()
     old = spconv1.SparseConvTensor(x.features, x.indices, [8, 8, 8], 1)

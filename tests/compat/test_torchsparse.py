@@ -161,6 +161,22 @@ def test_dense_grids_of_rows() -> None:
     assert torch.equal(to_dense(x.feats, x.coords, (2, *SHAPE)), dense_of(x).movedim(1, -1))
 
 
+def test_ranges_may_have_more_entries() -> None:
+    """The peer's own detectors state (B, X, Y, Z, C); it reads the first four."""
+    layer = ts.nn.Conv3d(4, 5, 3, stride=2, padding=1)
+    plain = scene(spatial_range=(2, *SHAPE))
+    wide = ts.SparseTensor(plain.feats, plain.coords, spatial_range=(2, *SHAPE, 4))
+    assert torch.equal(wide.dense(), plain.dense())
+    out = layer(wide)
+    assert out.spatial_range == layer(plain).spatial_range == (2, 4, 4, 3)
+    assert torch.equal(out.feats, layer(plain).feats)
+    back = ts.nn.Conv3d(5, 2, 3, stride=2, transposed=True)(out)
+    assert back.spatial_range == (2, *SHAPE, 4)
+    finer = ts.nn.Conv3d(4, 2, 2, stride=2, transposed=True, generative=True)
+    coarse = ts.SparseTensor(plain.feats, plain.coords, 2, (2, *SHAPE, 4))
+    assert finer(coarse).spatial_range == (2, 16, 14, 12)
+
+
 def test_joins_and_collation() -> None:
     x = scene()
     joined = ts.cat([x, x])

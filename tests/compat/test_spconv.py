@@ -458,6 +458,7 @@ def test_names_that_modules_bring_along() -> None:
     from sparse3d.compat.spconv.pytorch.pool import ops
     from sparse3d.compat.spconv.pytorch.quantization import backend_cfg, core, fake_q, graph
 
+    assert spconv.conv.tv is spconv.ops.tv is tv
     assert expand_nd(3, 2) == [2, 2, 2]
     assert issubclass(spconv.SparseConv3d, SparseModule)
     assert ops is spconv.ops

@@ -10,6 +10,7 @@ from ....nn._convolution import activation_name
 from ....nn.conv import FILTER_HWIO
 from ....tensor import IndiceData as _IndiceData
 from ....tensor import SparseConvTensor as _Tensor
+from ...cumm import tensorview as tv
 from . import functional as Fsp
 from . import ops
 from .core import ConvAlgo, ImplicitGemmIndiceData, IndiceData, SparseConvTensor, expand_nd
@@ -44,6 +45,7 @@ __all__ = [
     "SubMConv4d",
     "expand_nd",
     "ops",
+    "tv",
 ]
 
 

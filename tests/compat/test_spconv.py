@@ -218,6 +218,12 @@ def test_undoing_follows_rows_whatever_became_of_positions() -> None:
     wanted = up(middle).features
     middle.indices[:, 1:] //= 2
     assert torch.equal(up(middle).features, wanted)
+    middle.indices = middle.indices.flip(0)
+    assert torch.equal(up(middle).features, wanted)
+    fewer = middle.replace_feature(middle.features[1:])
+    fewer.indices = middle.indices[1:]
+    with pytest.raises(ValueError, match="used on the sites it was made for"):
+        up(fewer)
 
 
 def test_labels_and_masks_ride_on_sites() -> None:

@@ -182,7 +182,7 @@ def indice_avgpool_implicit_gemm(
 
 
 def sparse_add(*tens: SparseConvTensor) -> SparseConvTensor:
-    """Sum over the union of the sites, rows by batch id, then first occurrence.
+    """Sum over the union of the sites; rows and maps are those of a tensor that has every site.
 
     Args:
         *tens: of one grid, batch size and channel count.
@@ -203,7 +203,7 @@ def identity_decorator(func: T) -> T:
 def as_function(name: str, apply: Callable[..., Any]) -> type:
     """spconv's `autograd.Function` of an operator: a class whose `apply` is the operator, which
     carries its own gradients."""
-    words = f"`apply` is `{apply.__name__}`."
+    words = f"`apply` is `{getattr(apply, '__name__', name)}`."
     return type(name, (), {"apply": staticmethod(apply), "__doc__": words})
 
 

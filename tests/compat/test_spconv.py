@@ -765,6 +765,8 @@ def test_functions_of_version_1(subm: bool) -> None:
     assert kernel.grad is not None
     assert kernel.grad.shape == kernel.shape
     torch.testing.assert_close(back, (rows.grad, kernel.grad))
+    native = spconv1.ops.ConvAlgo.Native  # 1.2's sixth argument
+    assert torch.equal(function(rows, kernel, pairs, counts, outids.shape[0], native), made)
     shift = torch.randn(6)
     fused = spconv1.ops.fused_indice_conv(
         rows, kernel, shift, pairs, counts, outids.shape[0], False, subm

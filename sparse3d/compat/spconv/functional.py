@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from ...nn.functional import as_function
 from . import ops
-from .ops import indice_conv, indice_maxpool
+from .ops import indice_maxpool
 
 __all__ = [
     "SparseConvFunction",
@@ -20,19 +22,25 @@ __all__ = [
     "ops",
 ]
 
-indice_subm_conv = indice_conv  # tables of 1.x count every pair
 
-
-def indice_inverse_conv(
+def indice_conv(
     features: torch.Tensor,
     filters: torch.Tensor,
     indice_pairs: torch.Tensor,
     indice_pair_num: torch.Tensor,
     num_activate_out: int,
+    algo: object = None,
+    *,
+    inverse: bool = False,
 ) -> torch.Tensor:
-    """`indice_conv` with the table's roles swapped."""
-    return indice_conv(features, filters, indice_pairs, indice_pair_num, num_activate_out, True)
+    """Convolve over a pair table; `algo` is accepted."""
+    return ops.indice_conv(
+        features, filters, indice_pairs, indice_pair_num, num_activate_out, inverse
+    )
 
+
+indice_subm_conv = indice_conv  # tables of 1.x count every pair
+indice_inverse_conv = partial(indice_conv, inverse=True)
 
 SparseConvFunction = as_function("SparseConvFunction", indice_conv)
 SparseInverseConvFunction = as_function("SparseInverseConvFunction", indice_inverse_conv)

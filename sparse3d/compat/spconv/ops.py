@@ -15,6 +15,7 @@ from .pytorch.core import ConvAlgo, expand_nd
 from .pytorch.ops import indice_maxpool, indice_maxpool_backward
 
 __all__ = [
+    "ConvAlgo",
     "fused_indice_conv",
     "get_conv_output_size",
     "get_deconv_output_size",
@@ -92,6 +93,7 @@ def indice_conv(
     num_activate_out: int,
     inverse: bool = False,
     subm: bool = False,
+    algo: object = None,
 ) -> torch.Tensor:
     """Convolve over a pair table; differentiable."""
     kernel = _canonical(filters, features.shape[1], len(indice_pair_num))
@@ -125,6 +127,7 @@ def indice_conv_backward(
     indice_pair_num: torch.Tensor,
     inverse: bool = False,
     subm: bool = False,
+    algo: object = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients to features and to the kernel."""
     kernel = _canonical(filters, features.shape[1], len(indice_pair_num))

@@ -378,7 +378,7 @@ class SparseConvolution(SitesLayer):
             pairs, target = self._create(sites)
         if self.indice_key is None:
             return pairs, target, input.indice_dict
-        data = IndiceData(pairs, sites, target, self.subm)
+        data = self._leave(pairs, sites, target)
         return pairs, target, {**input.indice_dict, self.indice_key: data}
 
     def _create(self, sites: Coordinates) -> tuple[KernelMap, Coordinates]:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from .. import _check
-from ..kernel_map import Coordinates
-from ..tensor import SparseConvTensor
+from ..kernel_map import Coordinates, KernelMap
+from ..tensor import IndiceData, SparseConvTensor
 from .modules import SparseModule
 
 _COUNT = "max_num_voxels_during_training"
@@ -19,6 +19,7 @@ class SitesLayer(SparseModule):
     """A layer that reads sites over `ndim` axes and may make others."""
 
     ndim: int
+    subm: bool
     _counts = False
 
     def get_max_num_voxels(self) -> torch.Tensor | None:
@@ -53,6 +54,10 @@ class SitesLayer(SparseModule):
         """The sites of an input, which is checked where that is not known to be needless."""
         known = None if torch.compiler.is_compiling() else input._known_sites()
         return input.sites(self._label()) if known is None else known
+
+    def _leave(self, pairs: KernelMap, inputs: Coordinates, outputs: Coordinates) -> IndiceData:
+        """What is kept under the layer's key."""
+        return IndiceData(pairs, inputs, outputs, self.subm)
 
     def _check_input(self, input: object) -> None:
         if not isinstance(input, SparseConvTensor):

@@ -121,3 +121,10 @@ def occupancy(neighbours: torch.Tensor) -> torch.Tensor:
     weights = 2 ** torch.arange(32, device=bits.device)
     packed = (bits.reshape(words, 32, rows) * weights[:, None]).sum(1)
     return torch.where(packed >= 2**31, packed - 2**32, packed).int().t().contiguous()
+
+
+def masked_order(neighbours: torch.Tensor, sort: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
+    """The occupancy of a neighbour table, and its output rows sorted by it, int32 [M]."""
+    mask = occupancy(neighbours)
+    rows = torch.arange(len(mask), device=mask.device)
+    return mask, (order_keys(mask[:, 0]) if sort else rows).int()

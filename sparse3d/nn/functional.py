@@ -6,7 +6,7 @@ layers do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -182,7 +182,7 @@ def indice_avgpool_implicit_gemm(
 
 
 def sparse_add(*tens: SparseConvTensor) -> SparseConvTensor:
-    """Sum over the union of the sites, rows by batch id, then first occurrence.
+    """Sum over the union of the sites; rows and maps are those of a tensor that has every site.
 
     Args:
         *tens: of one grid, batch size and channel count.
@@ -200,43 +200,21 @@ def identity_decorator(func: T) -> T:
     return func
 
 
-class SparseConvFunction:
-    """`apply` is `indice_conv`: the operators carry their own gradients."""
-
-    apply = staticmethod(indice_conv)
-
-
-class SparseInverseConvFunction:
-    """`apply` is `indice_inverse_conv`."""
-
-    apply = staticmethod(indice_inverse_conv)
+def as_function(name: str, apply: Callable[..., Any]) -> type:
+    """spconv's `autograd.Function` of an operator: a class whose `apply` is the operator, which
+    carries its own gradients."""
+    words = f"`apply` is `{getattr(apply, '__name__', name)}`."
+    return type(name, (), {"apply": staticmethod(apply), "__doc__": words})
 
 
-class SubMConvFunction:
-    """`apply` is `indice_subm_conv`."""
-
-    apply = staticmethod(indice_subm_conv)
-
-
-class SparseImplicitGemmFunction:
-    """`apply` is `implicit_gemm`."""
-
-    apply = staticmethod(implicit_gemm)
-
-
-class SparseMaxPoolFunction:
-    """`apply` is `indice_maxpool`."""
-
-    apply = staticmethod(indice_maxpool)
-
-
-class SparseMaxPoolImplicitGemmFunction:
-    """`apply` is `indice_maxpool_implicit_gemm`."""
-
-    apply = staticmethod(indice_maxpool_implicit_gemm)
-
-
-class SparseAvgPoolImplicitGemmFunction:
-    """`apply` is `indice_avgpool_implicit_gemm`."""
-
-    apply = staticmethod(indice_avgpool_implicit_gemm)
+SparseConvFunction = as_function("SparseConvFunction", indice_conv)
+SparseInverseConvFunction = as_function("SparseInverseConvFunction", indice_inverse_conv)
+SubMConvFunction = as_function("SubMConvFunction", indice_subm_conv)
+SparseImplicitGemmFunction = as_function("SparseImplicitGemmFunction", implicit_gemm)
+SparseMaxPoolFunction = as_function("SparseMaxPoolFunction", indice_maxpool)
+SparseMaxPoolImplicitGemmFunction = as_function(
+    "SparseMaxPoolImplicitGemmFunction", indice_maxpool_implicit_gemm
+)
+SparseAvgPoolImplicitGemmFunction = as_function(
+    "SparseAvgPoolImplicitGemmFunction", indice_avgpool_implicit_gemm
+)

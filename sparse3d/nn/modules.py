@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeGuard
 
 import torch
@@ -231,30 +231,38 @@ class SparseSequential(SparseModule):
         self.add_module(key, module)
 
     def forward(self, input: Any, add_input: SparseConvTensor | None = None) -> Any:
-        from ._fusion import fused_norm, fused_run, residual_place
-
         # Dynamo of torch 2.7 cannot iterate over a module of ours.
         children = [module for module in self._modules.values() if module is not None]
-        place, position = residual_place(children), 0
-        while position < len(children):
-            run = fused_run(children, position, input, add_input, place)
-            if run is None:
-                run = fused_norm(children, position, input, add_input, place)
-            if run is not None:
-                input, position, add_input = run
-                continue
-            child, here = children[position], position == place and add_input is not None
-            if here and is_sparse_conv(child):
-                input, add_input = child(input, add_input), None
-            else:
-                if here:
-                    input, add_input = input + add_input, None
-                input = _apply(child, input)
-            position += 1
-        return input if add_input is None else input + add_input
+        return run_children(children, input, add_input)
 
 
-def _apply(module: nn.Module, value: Any) -> Any:
+def run_children(
+    children: Sequence[nn.Module], input: Any, add_input: SparseConvTensor | None = None
+) -> Any:
+    """What `SparseSequential` does with its children."""
+    from ._fusion import fused_norm, fused_run, residual_place
+
+    place, position = residual_place(children), 0
+    while position < len(children):
+        run = fused_run(children, position, input, add_input, place)
+        if run is None:
+            run = fused_norm(children, position, input, add_input, place)
+        if run is not None:
+            input, position, add_input = run
+            continue
+        child, here = children[position], position == place and add_input is not None
+        if here and is_sparse_conv(child):
+            input, add_input = child(input, add_input), None
+        else:
+            if here:
+                input, add_input = input + add_input, None
+            input = apply_child(child, input)
+        position += 1
+    return input if add_input is None else input + add_input
+
+
+def apply_child(module: nn.Module, value: Any) -> Any:
+    """A child of a container on what it is given: whole, or the features alone."""
     if is_spconv_module(module) or not isinstance(value, SparseConvTensor):
         return module(value)
     sites = value._coordinates

@@ -21,8 +21,8 @@ from ._convolution import activate, activation_name
 from ._pair_tables import (
     map_from_neighbours,
     map_from_pairs,
+    masked_order,
     neighbour_table,
-    occupancy,
     pair_table,
 )
 from .core import ConvAlgo, ThrustSortAllocator, expand_nd
@@ -197,13 +197,13 @@ def get_indice_pairs_implicit_gemm(
     if 0 < num_out_act_bound < len(out):
         forward, out = forward[:, :num_out_act_bound].contiguous(), out[:num_out_act_bound]
         pairs = map_from_neighbours(forward, len(indices))
-    mask, order = _masked_order(forward, do_sort)
+    mask, order = masked_order(forward, do_sort)
     backward = torch.empty(0)
     back_mask: list[torch.Tensor] = []
     back_order: list[torch.Tensor] = []
     if is_train and not subm:
         backward = neighbour_table(pairs.transposed())
-        single, rows = _masked_order(backward, do_sort)
+        single, rows = masked_order(backward, do_sort)
         back_mask, back_order = [single], [rows]
     counts = pairs.splits.diff().int().to(indices.device)
     tap_masks = [np.array([0xFFFFFFFF], dtype=np.uint32)]
@@ -218,13 +218,6 @@ def get_indice_pairs_implicit_gemm(
         back_order,
         tap_masks,
     )
-
-
-def _masked_order(table: torch.Tensor, do_sort: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    mask = occupancy(table)
-    rows = torch.arange(len(mask), device=mask.device)
-    order = order_keys(mask[:, 0]) if do_sort else rows
-    return mask, order.int()
 
 
 def indice_conv(

@@ -12,7 +12,7 @@ from ..geometry import Geometry, normalize, output_shape, submanifold_padding
 from ..kernel_map import Coordinates, KernelMap
 from ..ops.pool import max_pool, mean_pool, sum_pool
 from ..ops.segment import reduce_segments
-from ..tensor import IndiceData, SparseConvTensor
+from ..tensor import SparseConvTensor
 from ._layer import SitesLayer
 from ._room import refuse_room
 from .core import ConvAlgo
@@ -106,7 +106,7 @@ class _Pool(SitesLayer):
         pairs, target = self._map(sites)
         indice_dict = input.indice_dict
         if self.indice_key is not None:
-            data = IndiceData(pairs, sites, target, self.subm)
+            data = self._leave(pairs, sites, target)
             indice_dict = {**indice_dict, self.indice_key: data}
         self._record(pairs.num_out)
         return input.on_sites(self._pool(input.features, pairs), target, indice_dict)

@@ -47,7 +47,8 @@ def add(*tensors: SparseConvTensor) -> SparseConvTensor:
         tensors: of one grid, batch size and channel count.
 
     Returns:
-        Rows by batch id, then first occurrence, tensors in argument order.
+        Rows and maps of the first tensor that has every site, if one has; else rows by batch id,
+        then first occurrence, tensors in argument order.
 
     Raises:
         ValueError: if grids, batch sizes, channels or devices differ.
@@ -59,7 +60,16 @@ def add(*tensors: SparseConvTensor) -> SparseConvTensor:
     union, rows = _union(tensors)
     values = torch.cat([x.features for x in tensors])
     total = reduce_segments(values, torch.cat(rows), len(union))
+    for x, place in zip(tensors, rows, strict=True):
+        if len(x) == len(union) and _is_permutation(place):
+            return x.replace_feature(take_rows(total, place))
     return tensors[0].on_sites(total, union, {})
+
+
+def _is_permutation(rows: torch.Tensor) -> bool:
+    met = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+    met[rows] = True
+    return bool(met.all())
 
 
 def cat(*tensors: SparseConvTensor) -> SparseConvTensor:

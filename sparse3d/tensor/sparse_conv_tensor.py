@@ -79,7 +79,7 @@ class SparseConvTensor:
         *,
         check: bool = True,
     ) -> None:
-        _check.features("features", features)
+        self._checked("features", features)
         indices = _int32(indices)
         _check.same_device(features=features, indices=indices)
         self._features = features
@@ -102,6 +102,11 @@ class SparseConvTensor:
             _check.same_rows("features", len(features), "indices", len(indices), way_out)
             self.coordinates.check()
             self._trusted = True
+
+    @staticmethod
+    def _checked(name: str, value: Any) -> torch.Tensor:
+        """Feature rows as they may be held."""
+        return _check.features(name, value)
 
     @property
     def features(self) -> torch.Tensor:
@@ -272,7 +277,7 @@ class SparseConvTensor:
         Args:
             feature: [N, C].
         """
-        return self._with(_check.features("feature", feature), None, self.indice_dict)
+        return self._with(self._checked("feature", feature), None, self.indice_dict)
 
     def shadow_copy(self) -> SparseConvTensor:
         """A new object with the same features, indices and maps."""

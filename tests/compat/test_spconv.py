@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from golden.reader import Vector
 
 import sparse3d.compat.spconv as spconv1
 import sparse3d.compat.spconv.pytorch as spconv
-from sparse3d import _registry
+from sparse3d import _registry, checkpoint
 from sparse3d.compat.cumm import tensorview as tv
 from sparse3d.compat.spconv import utils
 from sparse3d.compat.spconv.pytorch import functional as Fsp
@@ -217,6 +218,97 @@ def test_undoing_follows_rows_whatever_became_of_positions() -> None:
     wanted = up(middle).features
     middle.indices[:, 1:] //= 2
     assert torch.equal(up(middle).features, wanted)
+    middle.indices = middle.indices.flip(0)
+    assert torch.equal(up(middle).features, wanted)
+    fewer = middle.replace_feature(middle.features[1:])
+    fewer.indices = middle.indices[1:]
+    with pytest.raises(ValueError, match="used on the sites it was made for"):
+        up(fewer)
+
+
+def test_labels_and_masks_ride_on_sites() -> None:
+    """Features of any dtype are held, densified and replaced; layers say what they take."""
+    x = scene()
+    labels = torch.arange(60)[:, None]
+    held = spconv.SparseConvTensor(labels, x.indices, [8, 8, 8], 1)
+    grid = held.dense()
+    assert grid.dtype == torch.int64
+    assert torch.equal(grid[0, 0][x.indices[:, 1:].long().unbind(1)], labels[:, 0])
+    assert int((grid != 0).sum()) == 59
+    mask = x.replace_feature(labels > 30)
+    assert int(mask.dense(channels_first=False).sum()) == 29
+    with pytest.raises(TypeError, match="features must be float32"):
+        spconv.SubMConv3d(1, 2, 3)(held)
+    with pytest.raises(ValueError, match="feature must be 2-dimensional"):
+        x.replace_feature(labels[:, 0])
+
+
+def test_sums_are_row_by_row() -> None:
+    """Whatever became of the positions, as in spconv; of unequal rows, over the union."""
+    x = scene()
+    moved = x.replace_feature(torch.randn(60, 4))
+    moved.indices = x.indices.flip(0)
+    total = x + moved
+    assert torch.equal(total.features, x.features + moved.features)
+    assert total.indices is x.indices
+    fewer = spconv.SparseConvTensor(x.features[:5], x.indices[:5], [8, 8, 8], 1)
+    assert (x + fewer).features.shape == (60, 4)
+    assert torch.equal((x + 1.0).features, x.features + 1)
+
+
+@pytest.mark.parametrize("kind", ["IndiceData", "ImplicitGemmIndiceData"])
+@pytest.mark.parametrize("subm", [True, False])
+def test_layers_of_ones_own_leave_tables(kind: str, subm: bool) -> None:
+    """A layer that keeps what `ops` gave it under a key: others read it, and undo it."""
+    x = scene()
+    algo = spconv.ConvAlgo.Native if kind == "IndiceData" else spconv.ConvAlgo.MaskImplicitGemm
+    sizes = [3] * 3, [1 if subm else 2] * 3, [1] * 3, [1] * 3
+    numbers = (x.indices, 1, [8, 8, 8], algo, *sizes, [0] * 3, subm)
+    grid = [8 if subm else 4] * 3
+    ksize, stride, padding, dilation = sizes
+    after = (subm, algo, ksize, stride, dilation, padding)
+    if kind == "IndiceData":
+        out, pairs, counts = spconv.ops.get_indice_pairs(*numbers)
+        made = spconv.core.IndiceData(out, x.indices, pairs, counts, [8] * 3, grid, *after)
+    else:
+        out, _, *tables = spconv.ops.get_indice_pairs_implicit_gemm(*numbers)
+        made = spconv.core.ImplicitGemmIndiceData(out, x.indices, *tables, [8] * 3, grid, *after)
+    layer = spconv.SubMConv3d if subm else spconv.SparseConv3d
+    plain = layer(4, 4, 3, *([] if subm else [2, 1]), indice_key="k", bias=False, algo=algo)
+    wanted = plain(x)
+    left = wanted.find_indice_pair("k")
+    assert type(made) is type(left) is getattr(spconv.core, kind)
+    for name in ("algo", "is_subm", "ksize", "dilation", "spatial_shape", "out_spatial_shape"):
+        assert getattr(made, name) == getattr(left, name), name
+    for name in ("pair_fwd", "pair_bwd", "indice_pairs", "indice_pair_num", "out_indices"):
+        assert torch.equal(getattr(made, name), getattr(left, name)), name
+    for name in ("fwd", "bwd"):
+        for part in (f"pair_mask_{name}_splits", f"mask_argsort_{name}_splits"):
+            ours, theirs = getattr(made, part), getattr(left, part)
+            assert len(ours) == len(theirs) == (name == "fwd" or not subm)
+            assert all(map(torch.equal, ours, theirs))
+    assert made.masks[0].tolist() == [0xFFFFFFFF]
+    again = copy.deepcopy(made)
+    assert again.algo == algo
+    assert type(made.to("cpu")) is type(made)
+    y = spconv.SparseConvTensor(wanted.features, out, grid, 1, indice_dict={"k": again})
+    if subm:
+        follower = spconv.SubMConv3d(4, 2, 3, indice_key="k")
+        fresh = spconv.SparseConvTensor(wanted.features, out, grid, 1)
+        torch.testing.assert_close(follower(y).features, follower(fresh).features)
+    else:
+        up = spconv.SparseInverseConv3d(4, 2, 3, "k")
+        torch.testing.assert_close(up(y).features, up(wanted).features)
+        more = spconv.SparseConvTensor(y.features, out, grid, 3, indice_dict=y.indice_dict)
+        assert up(more).dense().shape == (3, 2, 8, 8, 8)  # the last samples have no rows
+
+
+def test_activations_are_named_in_both_ways() -> None:
+    layer = spconv.SubMConv3d(2, 2, 3)
+    assert layer.act_type == tv.gemm.Activation.None_
+    layer.act_type = tv.gemm.Activation.LeakyReLU
+    assert layer.act_type == tv.gemm.Activation.LeakyReLU == "leaky_relu"
+    assert isinstance(spconv.SparseMaxPool3d(2), spconv.pool.SparseMaxPool)
 
 
 def test_code_of_version_1_assigns_features() -> None:
@@ -372,6 +464,7 @@ def test_names_that_modules_bring_along() -> None:
     from sparse3d.compat.spconv.pytorch.pool import ops
     from sparse3d.compat.spconv.pytorch.quantization import backend_cfg, core, fake_q, graph
 
+    assert spconv.conv.tv is spconv.ops.tv is tv
     assert expand_nd(3, 2) == [2, 2, 2]
     assert issubclass(spconv.SparseConv3d, SparseModule)
     assert ops is spconv.ops
@@ -647,8 +740,7 @@ def test_voxel_generators_round_their_grids_as_their_versions_did() -> None:
 
 
 @pytest.mark.parametrize("subm", [True, False])
-@pytest.mark.parametrize("old", [True, False])
-def test_functions_of_version_1(subm: bool, old: bool) -> None:
+def test_functions_of_version_1(subm: bool) -> None:
     """As code for `import spconv` writes layers of its own: a table, a kernel, a function."""
     cells = torch.randperm(64)[:30]
     indices = torch.stack([cells * 0, cells // 16, cells // 4 % 4, cells % 4], 1).int()
@@ -661,8 +753,7 @@ def test_functions_of_version_1(subm: bool, old: bool) -> None:
         indices, 1, [4, 4, 4], size, *numbers.values(), subm=subm, grid=None, use_hash=False
     )
     assert int(counts.sum()) == len(wanted.find_indice_pair("k").kernel_map)
-    kernel = layer.weight.detach().clone()
-    kernel = (kernel.movedim(0, -1) if old else kernel).contiguous().requires_grad_()
+    kernel = layer.weight.detach().clone().requires_grad_()
     rows = x.features.clone().requires_grad_()
     function = spconv1.functional.indice_subm_conv if subm else spconv1.functional.indice_conv
     made = function(rows, kernel, pairs, counts, outids.shape[0])
@@ -674,6 +765,8 @@ def test_functions_of_version_1(subm: bool, old: bool) -> None:
     assert kernel.grad is not None
     assert kernel.grad.shape == kernel.shape
     torch.testing.assert_close(back, (rows.grad, kernel.grad))
+    native = spconv1.ops.ConvAlgo.Native  # 1.2's sixth argument
+    assert torch.equal(function(rows, kernel, pairs, counts, outids.shape[0], native), made)
     shift = torch.randn(6)
     fused = spconv1.ops.fused_indice_conv(
         rows, kernel, shift, pairs, counts, outids.shape[0], False, subm
@@ -683,11 +776,97 @@ def test_functions_of_version_1(subm: bool, old: bool) -> None:
         made, torch.randn([*[size] * 3, 6, 2]), pairs, counts, 30
     )
     assert undone.shape == (30, 2)
-    both, few = torch.randn([3] * 5), pairs[:, :1].repeat(1, 27, 1)
-    with pytest.raises(ValueError, match=r"filters must be .* which fits both, for 27 taps"):
-        spconv1.functional.indice_conv(rows[:, :3], both, few, counts[:1].repeat(27), 30)
-    with pytest.raises(ValueError, match="which fits neither"):
+    wanted_words = rf"filters must be \[\*kernel_size, 4, C_out\] of {size**3} taps, got"
+    with pytest.raises(ValueError, match=wanted_words):
         spconv1.functional.indice_conv(rows, torch.randn([size] * 3 + [5, 5]), pairs, counts, 30)
+
+
+V1_LAYERS = {
+    "SubMConv3d": ((3,), {"padding": 1}),
+    "SparseConv3d": ((3, 2), {"padding": 1}),
+    "SparseConvTranspose3d": ((2, 2), {}),
+    "pointwise": ((1,), {"padding": 1}),
+}
+
+
+@pytest.mark.parametrize("kind", V1_LAYERS)
+def test_kernels_of_version_1_lie_as_it_stored_them(kind: str, tmp_path: Path) -> None:
+    """`[*kernel_size, C_in, C_out]`: its checkpoints load by `load_state_dict`."""
+    sizes, numbers = V1_LAYERS[kind]
+    layer = getattr(spconv1, kind.replace("pointwise", "SubMConv3d"))(3, 5, *sizes, **numbers)
+    size = sizes[0]
+    assert layer.weight.shape == (size, size, size, 3, 5)
+    kernel = torch.randn(size, size, size, 3, 5)
+    layer.load_state_dict({"weight": kernel, "bias": torch.randn(5)})
+    cells = torch.randperm(64)[:40]
+    indices = torch.stack([cells * 0, cells // 16, cells // 4 % 4, cells % 4], 1).int()
+    x = spconv1.SparseConvTensor(torch.randn(40, 3, requires_grad=True), indices, [4, 4, 4], 1)
+    out = layer(x)
+    dense = x.dense()
+    if kind == "SparseConvTranspose3d":
+        weight = kernel.permute(3, 4, 0, 1, 2)
+        wanted = torch.nn.functional.conv_transpose3d(dense, weight, layer.bias, stride=2)
+    else:
+        weight = kernel.permute(4, 3, 0, 1, 2)
+        steps, padding = layer.stride, size // 2
+        wanted = torch.nn.functional.conv3d(dense, weight, layer.bias, steps, padding)
+    rows = out.indices.long().unbind(1)
+    torch.testing.assert_close(out.features, wanted.movedim(1, -1)[rows], rtol=1e-5, atol=1e-5)
+    out.features.square().sum().backward()
+    assert layer.weight.grad.shape == kernel.shape
+    again = getattr(spconv, kind.replace("pointwise", "SubMConv3d"))
+    newer = again(3, 5, *sizes, **numbers)
+    torch.save(layer.state_dict(), tmp_path / "old.pth")
+    report = checkpoint.load(newer, tmp_path / "old.pth", source="spconv-1")
+    assert report.layout == "spconv-1"
+    torch.testing.assert_close(newer.kernel(), layer.kernel())
+    back = getattr(spconv1, kind.replace("pointwise", "SubMConv3d"))(3, 5, *sizes, **numbers)
+    checkpoint.load(back, newer.state_dict(), source="spconv")
+    torch.testing.assert_close(back.weight, layer.weight)
+    with pytest.raises(ValueError, match="kernel must be of shape"):
+        back.set_kernel(torch.zeros(5, 4, 4, 4, 3))
+
+
+def test_keys_of_version_1_are_shared_by_all_tensors_of_a_pass() -> None:
+    """Whatever its kernel is, a submanifold layer takes the pairs under its key, as networks were
+    trained whose layers of unequal shapes share one; and the input knows what a layer left."""
+    cells = torch.randperm(64)[:40]
+    indices = torch.stack([cells * 0, cells // 16, cells // 4 % 4, cells % 4], 1).int()
+    x = spconv1.SparseConvTensor(torch.randn(40, 3), indices, [4, 4, 4], 1)
+    flat = spconv1.SubMConv3d(3, 3, (1, 3, 3), bias=False, indice_key="bef")
+    tall = spconv1.SubMConv3d(3, 3, (3, 1, 3), bias=False, indice_key="bef")
+    first = flat(x)
+    out = tall(first)
+    same = spconv1.SubMConv3d(3, 3, (1, 3, 3), bias=False, indice_key="bef")
+    with torch.no_grad():
+        same.weight.copy_(tall.weight.reshape(1, 3, 3, 3, 3))
+    torch.testing.assert_close(out.features, same(first).features)
+    with pytest.raises(ValueError, match="'bef' must be that of a layer with"):
+        spconv1.SubMConv3d(3, 3, 3, indice_key="bef")(first)
+    coarse = spconv1.SparseConv3d(3, 4, 2, 2, indice_key="d")(x)
+    assert x.indice_dict is coarse.indice_dict
+    assert set(x.indice_dict) == {"bef", "d"}
+    other = spconv1.SparseConvTensor(coarse.features, coarse.indices, coarse.spatial_shape, 1)
+    other.indice_dict = x.indice_dict
+    up = spconv1.SparseInverseConv3d(4, 2, 2, indice_key="d")
+    assert up.weight.shape == (2, 2, 2, 4, 2)
+    assert up(other).features.shape == (40, 2)
+
+
+def test_containers_of_version_1_write_into_their_input() -> None:
+    x = spconv1.SparseConvTensor(torch.randn(2, 3), scene().indices[:2], [8, 8, 8], 1)
+    rows = x.features
+    head = spconv1.SparseSequential(torch.nn.ReLU(), torch.nn.Linear(3, 4))
+    assert head(x) is x
+    assert torch.equal(x.features, head[1](rows.relu()))
+    net = spconv1.SparseSequential(torch.nn.ReLU(), spconv1.SubMConv3d(4, 2, 3), torch.nn.ReLU())
+    before = x.features
+    out = net(x)
+    assert torch.equal(x.features, before.relu())
+    torch.testing.assert_close(out.features, net[1](x).features.relu())
+    newer = spconv.SparseConvTensor(rows, x.indices, [8, 8, 8], 1)
+    assert spconv.SparseSequential(torch.nn.ReLU())(newer) is not newer
+    assert torch.equal(newer.features, rows)
 
 
 def test_what_a_layer_leaves_reads_as_version_1s_tuple() -> None:

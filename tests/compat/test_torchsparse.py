@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from typing import Any
+
 import pytest
 import torch
 from torch.nn import functional as torch_functional
@@ -157,6 +161,22 @@ def test_dense_grids_of_rows() -> None:
     assert torch.equal(to_dense(x.feats, x.coords, (2, *SHAPE)), dense_of(x).movedim(1, -1))
 
 
+def test_ranges_may_have_more_entries() -> None:
+    """The peer's own detectors state (B, X, Y, Z, C); it reads the first four."""
+    layer = ts.nn.Conv3d(4, 5, 3, stride=2, padding=1)
+    plain = scene(spatial_range=(2, *SHAPE))
+    wide = ts.SparseTensor(plain.feats, plain.coords, spatial_range=(2, *SHAPE, 4))
+    assert torch.equal(wide.dense(), plain.dense())
+    out = layer(wide)
+    assert out.spatial_range == layer(plain).spatial_range == (2, 4, 4, 3)
+    assert torch.equal(out.feats, layer(plain).feats)
+    back = ts.nn.Conv3d(5, 2, 3, stride=2, transposed=True)(out)
+    assert back.spatial_range == (2, *SHAPE, 4)
+    finer = ts.nn.Conv3d(4, 2, 2, stride=2, transposed=True, generative=True)
+    coarse = ts.SparseTensor(plain.feats, plain.coords, 2, (2, *SHAPE, 4))
+    assert finer(coarse).spatial_range == (2, 16, 14, 12)
+
+
 def test_joins_and_collation() -> None:
     x = scene()
     joined = ts.cat([x, x])
@@ -199,6 +219,87 @@ def test_point_voxel_round_trip_of_version_1_4() -> None:
     point = 17
     wanted = sum(weights[k, point] * x.F[near[k, point]] for k in range(8) if near[k, point] >= 0)
     torch.testing.assert_close(out[point], wanted)
+
+
+def test_weights_of_corners_stand_as_each_version_has_them() -> None:
+    """2.1 takes and gives [N, 8], 1.4 [8, N]."""
+    points = torch.rand(5, 3) * 3
+    near = torch.arange(40).reshape(5, 8)
+    near[2, 3] = -1
+    by_hand = torch.ones(5, 8)
+    for corner, (i, j, k) in enumerate(itertools.product((0, 1), repeat=3)):
+        for axis, upper in enumerate((i, j, k)):
+            part = points[:, axis] - points[:, axis].floor()
+            by_hand[:, corner] *= part if upper else 1 - part
+    by_hand[near < 0] = 0
+    by_hand /= by_hand.sum(1, keepdim=True) + 1e-8
+    new, old = ts.nn.functional.calc_ti_weights, ts14.nn.functional.calc_ti_weights
+    torch.testing.assert_close(new(points, near), by_hand)
+    torch.testing.assert_close(old(points, near.t()), by_hand.t())
+    with pytest.raises(ValueError, match=r"idx_query must be of shape \[5, 8\], got \[8, 5\]"):
+        new(points, near.t())
+
+
+def test_hash_table_of_the_compiled_backend() -> None:
+    """As point-voxel networks written for 2.1 call it."""
+    table = ts.backend.GPUHashTable(
+        torch.zeros(60, dtype=torch.int64), torch.zeros(60, dtype=torch.int32)
+    )
+    cells = torch.unique(torch.randint(-4, 5, (30, 4), dtype=torch.int32), dim=0)
+    table.insert_coords(cells)
+    again = ts.backend.GPUHashTable(table._keys, table._values)
+    rows = {tuple(cell): number for number, cell in enumerate(cells.tolist(), 1)}
+    for size, steps in (((2, 2, 2), (1, 1, 1)), ((3, 1, 3), (1, 2, 1)), ((1, 1, 1), (1, 1, 1))):
+        volume = math.prod(size)
+        found = again.lookup_coords(cells, torch.tensor(size), torch.tensor(steps), volume)
+        assert found.shape == (128, volume)
+        assert found.dtype == torch.int32
+        offsets = ts.nn.utils.get_kernel_offsets(size).tolist()
+        for row, cell in enumerate(cells.tolist()):
+            for tap, offset in enumerate(offsets):
+                moved = [c * s + o for c, s, o in zip(cell, steps, offset, strict=False)]
+                assert found[row, tap] == rows.get((*moved, cell[3]), 0)
+        assert not found[len(cells) :].any()
+    assert not ts.backend.GPUHashTable(8).lookup_vals(torch.arange(3)).any()
+    narrow = ts.backend.GPUHashTable32(8)
+    narrow.insert_vals(torch.tensor([7, 9, 7], dtype=torch.int32))
+    assert narrow.lookup_vals(torch.tensor([9, 7, 8], dtype=torch.int32))[:3].tolist() == [2, 1, 0]
+    with pytest.raises(ValueError, match="keys must be at most 8, the table's capacity, got 9"):
+        narrow.insert_vals(torch.arange(9, dtype=torch.int32))
+    with pytest.raises(TypeError, match=r"keys and values must be torch.int64 and torch.int32"):
+        ts.backend.GPUHashTable(torch.zeros(4), torch.zeros(4, dtype=torch.int32))
+    with pytest.raises(ValueError, match=r"kernel_volume must be 8, of \[2, 2, 2\], got 27"):
+        again.lookup_coords(cells, torch.tensor([2, 2, 2]), torch.tensor([1, 1, 1]), 27)
+
+
+@pytest.mark.parametrize("peer", [ts, ts14])
+def test_compiled_functions_by_name(peer: Any) -> None:
+    backend, functional = peer.backend, peer.nn.functional
+    cells = torch.randint(0, 4, (20, 4), dtype=torch.int32)
+    keys = backend.hash_cpu(cells)
+    assert torch.equal(keys, functional.sphash(cells))
+    kept = torch.unique(keys)
+    rows = functional.sphashquery(keys, kept)
+    assert torch.equal(backend.hash_query_cpu(keys, kept, torch.arange(len(kept))), rows + 1)
+    assert backend.hash_query_cuda(keys + 1, kept, torch.arange(len(kept))).tolist() == [0] * 20
+    offsets = torch.tensor([[0, 0, 0], [1, 0, 2]], dtype=torch.int32)
+    moved = backend.kernel_hash_cpu(cells, offsets)
+    assert torch.equal(moved[1], backend.hash_cpu(cells + torch.tensor([1, 0, 2, 0]).int()))
+    counts = backend.count_cpu(rows.int(), len(kept))
+    assert torch.equal(counts, torch.bincount(rows, minlength=len(kept)).int())
+    feats = torch.randn(20, 3, requires_grad=True)
+    made = backend.voxelize_forward_cpu(feats, rows.int(), counts)
+    grad = torch.randn_like(made)
+    (wanted,) = torch.autograd.grad(made, feats, grad)
+    got = backend.voxelize_backward_cpu(grad, rows.int(), counts, 20)
+    torch.testing.assert_close(got, wanted)
+    corners, weights = torch.randint(-1, len(kept), (20, 8)), torch.rand(20, 8)
+    voxels = made.detach().requires_grad_()
+    out = backend.devoxelize_forward_cpu(voxels, corners, weights)
+    grad = torch.randn_like(out)
+    (wanted,) = torch.autograd.grad(out, voxels, grad)
+    got = backend.devoxelize_backward_cpu(grad, corners, weights, len(kept))
+    torch.testing.assert_close(got, wanted)
 
 
 def test_tensor_methods_change_and_return_it() -> None:

@@ -158,6 +158,31 @@ def test_sparse_add_is_the_union() -> None:
         assert torch.allclose(total.dense(), left.dense() + right.dense())
 
 
+def test_sums_keep_the_maps_of_a_tensor_that_has_every_site() -> None:
+    """A residual by `sparse_add` in an encoder, undone by a layer of the decoder."""
+    x = scene()
+    order = torch.randperm(60)
+    x = spnn.SparseConvTensor(x.features, x.indices[order], [8, 8, 8], 2)
+    coarse = spnn.SparseConv3d(3, 4, 2, 2, indice_key="down")(x)
+    part = coarse.select_by_index(torch.randperm(len(coarse))[:7])
+    for operands in ((coarse, part), (part, coarse), (part, part, coarse)):
+        total = Fsp.sparse_add(*operands)
+        assert torch.equal(total.indices, coarse.indices)
+        wanted = sum(operand.dense() for operand in operands)
+        torch.testing.assert_close(total.dense(), wanted)
+        up = spnn.SparseInverseConv3d(4, 2, 2, "down")
+        assert torch.equal(up(total).indices, x.indices)
+    away = coarse.select_by_index(torch.arange(1, len(coarse)))
+    other = coarse.select_by_index(torch.arange(1))
+    assert Fsp.sparse_add(away, other).indice_dict == {}
+    twice = spnn.SparseConvTensor(
+        torch.randn(2, 4), coarse.indices[[0, 0]], coarse.spatial_shape, 2, check=False
+    )
+    both = Fsp.sparse_add(twice, coarse.select_by_index(torch.arange(2)))
+    assert both.features.shape == (2, 4)
+    torch.testing.assert_close(both.features[0], twice.features.sum(0) + coarse.features[0])
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_hash_table(dtype: torch.dtype) -> None:
     table = HashTable(torch.device("cpu"), dtype, torch.float32)

@@ -114,11 +114,13 @@ def get_compute_capability(device: int = 0) -> tuple[int, int]:
     return torch.cuda.get_device_capability(device)
 
 
-class _Activation(Enum):
-    None_ = 0
-    ReLU = 1
-    Sigmoid = 2
-    LeakyReLU = 3
+class _Activation(str, Enum):
+    """Equal to the names that layers keep."""
+
+    None_ = "none"
+    ReLU = "relu"
+    Sigmoid = "sigmoid"
+    LeakyReLU = "leaky_relu"
 
 
 class gemm:

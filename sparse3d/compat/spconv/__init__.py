@@ -5,14 +5,23 @@ what is changed here are spconv's rules that trained weights and unmodified code
 pools start from 0, a stride on a submanifold layer is ignored, indices may repeat.
 """
 
-from . import constants, conv, core, functional, ops, pytorch, utils
+from . import constants, conv, core, functional, modules, ops, pytorch, utils
 from ._legacy import (
+    SparseConv1d,
     SparseConv2d,
     SparseConv3d,
     SparseConv4d,
     SparseConvTensor,
+    SparseConvTranspose1d,
     SparseConvTranspose2d,
     SparseConvTranspose3d,
+    SparseConvTranspose4d,
+    SparseInverseConv1d,
+    SparseInverseConv2d,
+    SparseInverseConv3d,
+    SparseInverseConv4d,
+    SparseSequential,
+    SubMConv1d,
     SubMConv2d,
     SubMConv3d,
     SubMConv4d,
@@ -27,25 +36,15 @@ from .pytorch import (
     SparseAvgPool1d,
     SparseAvgPool2d,
     SparseAvgPool3d,
-    SparseConv1d,
-    SparseConvTranspose1d,
-    SparseConvTranspose4d,
     SparseGlobalAvgPool,
     SparseGlobalMaxPool,
-    SparseInverseConv1d,
-    SparseInverseConv2d,
-    SparseInverseConv3d,
-    SparseInverseConv4d,
     SparseMaxPool1d,
     SparseMaxPool2d,
     SparseMaxPool3d,
     SparseMaxPool4d,
     SparseModule,
-    SparseSequential,
-    SubMConv1d,
     ToDense,
     identity,
-    modules,
     pool,
     spatial,
     tables,
@@ -56,8 +55,7 @@ SPCONV_VERSION_NUMBERS = [2, 3, 8]
 
 # 1.x had these at the top.
 _ALIASES = {
-    f"spconv.{name}": f"pytorch.{name}"
-    for name in ("identity", "modules", "pool", "spatial", "tables")
+    f"spconv.{name}": f"pytorch.{name}" for name in ("identity", "pool", "spatial", "tables")
 }
 
 __all__ = [

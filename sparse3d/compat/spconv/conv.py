@@ -5,5 +5,6 @@ from . import functional as Fsp
 from .pytorch import conv as _conv
 
 __all__ = list(_conv.__all__)
-_OURS = {"Fsp": Fsp, "ops": ops} | {name: getattr(_legacy, name) for name in _legacy.__all__}
+_OURS = {"Fsp": Fsp, "ops": ops, "SparseConvolutionBase": _legacy.SparseConvolution}
+_OURS |= {name: getattr(_legacy, name) for name in _legacy.__all__}
 globals().update({name: _OURS.get(name, getattr(_conv, name)) for name in __all__})

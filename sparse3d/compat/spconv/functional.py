@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
+from ...nn.functional import as_function
 from . import ops
+from .ops import indice_maxpool
 
 __all__ = [
     "SparseConvFunction",
@@ -25,62 +29,20 @@ def indice_conv(
     indice_pairs: torch.Tensor,
     indice_pair_num: torch.Tensor,
     num_activate_out: int,
+    algo: object = None,
+    *,
+    inverse: bool = False,
 ) -> torch.Tensor:
-    """Convolve over a pair table."""
-    return ops.indice_conv(features, filters, indice_pairs, indice_pair_num, num_activate_out)
+    """Convolve over a pair table; `algo` is accepted."""
+    return ops.indice_conv(
+        features, filters, indice_pairs, indice_pair_num, num_activate_out, inverse
+    )
 
 
-def indice_inverse_conv(
-    features: torch.Tensor,
-    filters: torch.Tensor,
-    indice_pairs: torch.Tensor,
-    indice_pair_num: torch.Tensor,
-    num_activate_out: int,
-) -> torch.Tensor:
-    """The same with the table's roles swapped."""
-    return ops.indice_conv(features, filters, indice_pairs, indice_pair_num, num_activate_out, True)
+indice_subm_conv = indice_conv  # tables of 1.x count every pair
+indice_inverse_conv = partial(indice_conv, inverse=True)
 
-
-def indice_subm_conv(
-    features: torch.Tensor,
-    filters: torch.Tensor,
-    indice_pairs: torch.Tensor,
-    indice_pair_num: torch.Tensor,
-    num_activate_out: int,
-) -> torch.Tensor:
-    """Convolve over a submanifold table, which counts every pair."""
-    return ops.indice_conv(features, filters, indice_pairs, indice_pair_num, num_activate_out)
-
-
-def indice_maxpool(
-    features: torch.Tensor,
-    indice_pairs: torch.Tensor,
-    indice_pair_num: torch.Tensor,
-    num_activate_out: int,
-) -> torch.Tensor:
-    """Maximum over a pair table, and 0."""
-    return ops.indice_maxpool(features, indice_pairs, indice_pair_num, num_activate_out)
-
-
-class SparseConvFunction:
-    """`apply` is `indice_conv`."""
-
-    apply = staticmethod(indice_conv)
-
-
-class SparseInverseConvFunction:
-    """`apply` is `indice_inverse_conv`."""
-
-    apply = staticmethod(indice_inverse_conv)
-
-
-class SubMConvFunction:
-    """`apply` is `indice_subm_conv`."""
-
-    apply = staticmethod(indice_subm_conv)
-
-
-class SparseMaxPoolFunction:
-    """`apply` is `indice_maxpool`."""
-
-    apply = staticmethod(indice_maxpool)
+SparseConvFunction = as_function("SparseConvFunction", indice_conv)
+SparseInverseConvFunction = as_function("SparseInverseConvFunction", indice_inverse_conv)
+SubMConvFunction = as_function("SubMConvFunction", indice_subm_conv)
+SparseMaxPoolFunction = as_function("SparseMaxPoolFunction", indice_maxpool)

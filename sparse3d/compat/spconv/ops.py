@@ -1,8 +1,5 @@
-"""`spconv.ops` of 1.x: pair tables that count every pair, and kernels in either version's order.
-
-A kernel is `[*kernel_size, C_in, C_out]` as 1.x stores it, or `[C_out, *kernel_size, C_in]` as the
-layers here do; shapes tell, and what fits both is refused.
-"""
+"""`spconv.ops` of 1.x: pair tables that count every pair; kernels `[*kernel_size, C_in, C_out]`, as
+its layers store them."""
 
 from __future__ import annotations
 
@@ -18,6 +15,7 @@ from .pytorch.core import ConvAlgo, expand_nd
 from .pytorch.ops import indice_maxpool, indice_maxpool_backward
 
 __all__ = [
+    "ConvAlgo",
     "fused_indice_conv",
     "get_conv_output_size",
     "get_deconv_output_size",
@@ -79,16 +77,12 @@ def get_indice_pairs(
     return sites, pairs, (pairs[0] >= 0).sum(1).int()
 
 
-def _canonical(filters: torch.Tensor, channels: int, taps: int) -> tuple[torch.Tensor, bool]:
-    """The kernel as `[C_out, *kernel_size, C_in]`, and whether it was 1.x's."""
+def _canonical(filters: torch.Tensor, channels: int, taps: int) -> torch.Tensor:
+    """The kernel as `[C_out, *kernel_size, C_in]`."""
     shape = list(filters.shape)
-    old = shape[-2] == channels and math.prod(shape[:-2]) == taps
-    new = shape[-1] == channels and math.prod(shape[1:-1]) == taps
-    if old == new:
-        wanted = f"[*kernel_size, {channels}, C_out] or [C_out, *kernel_size, {channels}]"
-        got = f"{shape}, which fits {'both' if old else 'neither'}, for {taps} taps"
-        _check.fail("filters", wanted, got, "use a layer, or sparse3d.ops.conv")
-    return (filters.movedim(-1, 0), True) if old else (filters, False)
+    if shape[-2] != channels or math.prod(shape[:-2]) != taps:
+        _check.fail("filters", f"[*kernel_size, {channels}, C_out] of {taps} taps", shape)
+    return filters.movedim(-1, 0)
 
 
 def indice_conv(
@@ -99,9 +93,10 @@ def indice_conv(
     num_activate_out: int,
     inverse: bool = False,
     subm: bool = False,
+    algo: object = None,
 ) -> torch.Tensor:
     """Convolve over a pair table; differentiable."""
-    kernel, _ = _canonical(filters, features.shape[1], len(indice_pair_num))
+    kernel = _canonical(filters, features.shape[1], len(indice_pair_num))
     return _ops.indice_conv(
         features, kernel, indice_pairs, indice_pair_num, num_activate_out, inverse
     )
@@ -118,7 +113,7 @@ def fused_indice_conv(
     subm: bool,
 ) -> torch.Tensor:
     """`indice_conv` with a bias."""
-    kernel, _ = _canonical(filters, features.shape[1], len(indice_pair_num))
+    kernel = _canonical(filters, features.shape[1], len(indice_pair_num))
     return _ops.fused_indice_conv(
         features, kernel, bias, indice_pairs, indice_pair_num, num_activate_out, inverse
     )
@@ -132,10 +127,11 @@ def indice_conv_backward(
     indice_pair_num: torch.Tensor,
     inverse: bool = False,
     subm: bool = False,
+    algo: object = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients to features and to the kernel, in the order that it came in."""
-    kernel, old = _canonical(filters, features.shape[1], len(indice_pair_num))
+    """Gradients to features and to the kernel."""
+    kernel = _canonical(filters, features.shape[1], len(indice_pair_num))
     to_rows, to_kernel = _ops.indice_conv_backward(
         features, kernel, out_bp, indice_pairs, indice_pair_num, inverse
     )
-    return to_rows, to_kernel.movedim(0, -1) if old else to_kernel
+    return to_rows, to_kernel.movedim(0, -1)

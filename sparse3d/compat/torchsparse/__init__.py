@@ -4,7 +4,7 @@ Version 1.4 is `sparse3d.compat.torchsparse_1_4`. Differences from the peer are 
 docs/migration/torchsparse.md.
 """
 
-from . import backbones, backends, nn, tensor, utils
+from . import backbones, backend, backends, nn, tensor, utils
 from .operators import cat, generative_add
 from .tensor import PointTensor, SparseTensor
 from .utils import collate
@@ -16,6 +16,7 @@ __all__ = [
     "SparseTensor",
     "__version__",
     "backbones",
+    "backend",
     "backends",
     "cat",
     "collate",

@@ -145,7 +145,7 @@ class SparseTensor:
         if self.spatial_range is None:
             way_out = "construct the tensor with spatial_range=(B, X, Y, Z)"
             _check.fail("spatial_range", "stated for dense()", None, way_out)
-        batch, *spatial = self.spatial_range
+        batch, *spatial = self.spatial_range[:4]
         return to_dense(self.feats, self.sites().indices, spatial, int(batch))
 
     def __add__(self: T, other: T) -> T:

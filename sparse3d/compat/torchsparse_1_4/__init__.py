@@ -6,7 +6,7 @@ Differences from the peer are listed in docs/migration/torchsparse.md.
 
 from ..torchsparse import backends
 from ..torchsparse.operators import cat
-from . import backbones, nn, tensor, utils
+from . import backbones, backend, nn, tensor, utils
 from .tensor import PointTensor, SparseTensor
 from .version import __version__
 
@@ -15,6 +15,7 @@ __all__ = [
     "SparseTensor",
     "__version__",
     "backbones",
+    "backend",
     "backends",
     "cat",
     "nn",

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....kernel_map import Coordinates, KernelMap
 from ....nn import conv as _conv
 from ....nn._convolution import activation_name
 from ....nn.conv import FILTER_HWIO
+from ....tensor import IndiceData as _IndiceData
+from ....tensor import SparseConvTensor as _Tensor
+from ...cumm import tensorview as tv
 from . import functional as Fsp
 from . import ops
 from .core import ConvAlgo, ImplicitGemmIndiceData, IndiceData, SparseConvTensor, expand_nd
@@ -41,6 +45,7 @@ __all__ = [
     "SubMConv4d",
     "expand_nd",
     "ops",
+    "tv",
 ]
 
 
@@ -57,6 +62,17 @@ class SparseConvolution(_conv.SparseConvolution):
     @act_type.setter
     def act_type(self, value: object) -> None:
         self._act_type = activation_name(value)
+
+    def _leave(self, pairs: KernelMap, inputs: Coordinates, outputs: Coordinates) -> IndiceData:
+        return IndiceData.left(pairs, inputs, outputs, self.subm, self.algo)
+
+    def _map(
+        self, input: _Tensor, sites: Coordinates
+    ) -> tuple[KernelMap, Coordinates, dict[str, _IndiceData]]:
+        pairs, target, kept = super()._map(input, sites)
+        if target.batch_size < input.batch_size:  # made of tables, which do not tell
+            target = Coordinates(target.indices, target.spatial_shape, input.batch_size)
+        return pairs, target, kept
 
     def _check_options(self) -> None:
         if self.subm:

@@ -8,6 +8,7 @@ import torch
 
 from ....nn import functional as _functional
 from ....nn.functional import *  # noqa: F403
+from ....nn.functional import as_function
 from . import ops
 from .core import SparseConvTensor
 from .hash import HashTable
@@ -36,16 +37,10 @@ def indice_maxpool_implicit_gemm(  # type: ignore[no-redef]
     return ops.indice_maxpool_implicit_gemm(features, indice_pairs_fwd, num_activate_out)
 
 
-class SparseMaxPoolFunction:  # type: ignore[no-redef]
-    """`apply` is `indice_maxpool`."""
-
-    apply = staticmethod(indice_maxpool)
-
-
-class SparseMaxPoolImplicitGemmFunction:  # type: ignore[no-redef]
-    """`apply` is `indice_maxpool_implicit_gemm`."""
-
-    apply = staticmethod(indice_maxpool_implicit_gemm)
+SparseMaxPoolFunction = as_function("SparseMaxPoolFunction", indice_maxpool)
+SparseMaxPoolImplicitGemmFunction = as_function(
+    "SparseMaxPoolImplicitGemmFunction", indice_maxpool_implicit_gemm
+)
 
 
 def _indice_to_scalar(indices: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:

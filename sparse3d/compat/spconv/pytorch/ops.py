@@ -8,8 +8,9 @@ import torch
 
 from ....nn import ops as _ops
 from ....nn.ops import *  # noqa: F403
+from ...cumm import tensorview as tv
 
-__all__: list[str] = []
+__all__: list[str] = ["tv"]
 __all__ += _ops.__all__
 
 AS_THE_PEER: dict[str, Any] = {"floor_at_zero": True, "ties": "all"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....kernel_map import Coordinates, KernelMap
 from ....nn import pool as _pool
 from ....nn.pool import (
     SparseAvgPool,
@@ -50,33 +51,24 @@ class SparseMaxPool(_pool.SparseMaxPool):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **(ops.AS_THE_PEER | kwargs))
 
-
-class SparseMaxPool1d(_pool.SparseMaxPool1d):
-    """Maximum over each window of 1 axes, and 0."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **(ops.AS_THE_PEER | kwargs))
+    def _leave(self, pairs: KernelMap, inputs: Coordinates, outputs: Coordinates) -> IndiceData:
+        return IndiceData.left(pairs, inputs, outputs, self.subm, self.algo)
 
 
-class SparseMaxPool2d(_pool.SparseMaxPool2d):
+class SparseMaxPool1d(SparseMaxPool, _pool.SparseMaxPool1d):
+    """Maximum over each window of 1 axis, and 0."""
+
+
+class SparseMaxPool2d(SparseMaxPool, _pool.SparseMaxPool2d):
     """Maximum over each window of 2 axes, and 0."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **(ops.AS_THE_PEER | kwargs))
 
-
-class SparseMaxPool3d(_pool.SparseMaxPool3d):
+class SparseMaxPool3d(SparseMaxPool, _pool.SparseMaxPool3d):
     """Maximum over each window of 3 axes, and 0."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **(ops.AS_THE_PEER | kwargs))
 
-
-class SparseMaxPool4d(_pool.SparseMaxPool4d):
+class SparseMaxPool4d(SparseMaxPool, _pool.SparseMaxPool4d):
     """Maximum over each window of 4 axes, and 0."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **(ops.AS_THE_PEER | kwargs))
 
 
 ALL_POOL_LAYERS = {

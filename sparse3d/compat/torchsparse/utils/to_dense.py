@@ -13,5 +13,5 @@ def to_dense(
     feats: torch.Tensor, coords: torch.Tensor, spatial_range: tuple[int, ...]
 ) -> torch.Tensor:
     """Dense grid [B, X, Y, Z, C] of rows at (batch, x, y, z)."""
-    batch, *spatial = spatial_range
+    batch, *spatial = spatial_range[:4]
     return _to_dense(feats, coords.int(), [int(n) for n in spatial], int(batch))

@@ -45,7 +45,7 @@ def _build(x: SparseTensor, sites: Coordinates, geometry: Geometry, config: Any)
         return Kept(pairs, sites, target, None, None)
     after = None
     if x.spatial_range is not None:
-        after = (x.spatial_range[0], *output_shape(x.spatial_range[1:], geometry))
+        after = (x.spatial_range[0], *output_shape(x.spatial_range[1:4], geometry))
     by_floor = config.downsample_mode == "minkowski" or (
         config.kmap_mode == "hashmap" and whole_cells
     )
@@ -126,7 +126,7 @@ def generated(x: SparseTensor, geometry: Geometry) -> tuple[KernelMap, Coordinat
     if len(sites) and not get_allow_negative_coordinates():
         extent = (sites.indices[:, 1:].amax(0) + 1).tolist()
         if x.spatial_range is not None:
-            extent = list(x.spatial_range[1:])
+            extent = list(x.spatial_range[1:4])
         grid = tuple(n * s for n, s in zip(extent, geometry.stride, strict=True))
     return sites.footprint(geometry, grid, transposed=True)
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
+from ....torchsparse.nn.functional import voxelize as _voxelize
 from ....torchsparse.nn.functional.activation import leaky_relu, relu
 from ....torchsparse.nn.functional.conv import conv3d
 from ....torchsparse.nn.functional.hash import hash_of, spcount, sphashquery
 from ....torchsparse.nn.functional.pooling import global_avg_pool, global_max_pool, spcrop
-from ....torchsparse.nn.functional.voxelize import calc_ti_weights, spdevoxelize, spvoxelize
+from ....torchsparse.nn.functional.voxelize import spdevoxelize, spvoxelize
 from ....torchsparse.utils.utils import make_ntuple
 from ...tensor import SparseTensor
 
@@ -35,6 +36,13 @@ __all__ = [
 def sphash(coords: torch.Tensor, offsets: torch.Tensor | None = None) -> torch.Tensor:
     """FNV hashes int64 [N] of (x, y, z, batch), or [K, N] moved by each offset [K, 3]."""
     return hash_of(coords, offsets, 3)
+
+
+def calc_ti_weights(
+    coords: torch.Tensor, idx_query: torch.Tensor, scale: float = 1
+) -> torch.Tensor:
+    """Trilinear weights [8, N] of corners [8, N]; version 2.1 has the points first."""
+    return _voxelize.calc_ti_weights(coords, idx_query.t(), scale).t()
 
 
 def _strided(

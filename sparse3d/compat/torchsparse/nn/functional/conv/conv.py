@@ -108,7 +108,7 @@ def _generate(
     out = _biased(conv(input.feats, kernel, pairs), bias)
     after = None
     if input.spatial_range is not None:
-        sizes = zip(input.spatial_range[1:], steps, strict=True)
+        sizes = zip(input.spatial_range[1:4], steps, strict=True)
         after = (input.spatial_range[0], *(n * s for n, s in sizes))
     input._caches.kmaps.clear()
     input._caches.cmaps.pop(finer, None)
@@ -150,7 +150,7 @@ def spupsample_generative(
     size, steps = (make_ntuple(v, ndim=3) for v in (kernel_size, stride))
     anchor = tuple(k // 2 if k % 2 else 0 for k in size)
     batch = int(_coords[:, 0].max()) + 1 if len(_coords) else 1
-    grid = None if spatial_range is None else tuple(spatial_range[1:])
+    grid = None if spatial_range is None else tuple(spatial_range[1:4])
     geometry = Geometry(size, steps, anchor, (1, 1, 1))
     return Coordinates(_coords, None, batch).footprint(geometry, grid, transposed=True)[1].indices
 

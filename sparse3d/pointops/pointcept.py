@@ -5,6 +5,9 @@ rows of the whole tensor; -1 where a cloud has too few points, at distance 1e5.
 Order and ties: `knn_query` ascending (distance, index). `farthest_point_sampling` starts at each
 cloud's first point, keeps taken points in the race and breaks ties as the CUDA reduction over
 min(1024, largest power of two in the largest cloud) threads does.
+`dilated_knn_query` keeps of `1 + (nsample - 1) * (dilation + 1)` nearest points those at places
+`0, dilation + 1, 2 * (dilation + 1), ...`; in a cloud of fewer, n, at places `int(i * step)`, with
+`step = ((n - 1) / (nsample - 1) - 1) + 1` in float64.
 Formula of `interpolation`: mean of k neighbours weighted by 1 / (distance + 1e-8); a missing
 neighbour weighs nothing.
 Gradient: `grouping` and `interpolation` to the features (and `grouping` to positions).
@@ -32,6 +35,7 @@ from sparse3d.ops.segment import take_rows
 from . import _inputs
 from ._clouds import checked_pointer, flat, pointer, whole_numbers
 from .flat import answerable, checked_rows, sample
+from .fps import reduction_slots
 from .knn import search
 
 MISSING = 1e5
@@ -76,8 +80,7 @@ def farthest_point_sampling(
         fail("new_offset", f"ascending with {sizes.numel()} entries", ends.tolist())
     if bool(((sizes == 0) & (counts > 0)).any()):
         fail("new_offset", "without points of an empty cloud", ends.tolist())
-    largest = int(sizes.max()) if sizes.numel() else 1
-    slots = min(_THREADS, 1 << max(largest.bit_length() - 1, 0))
+    slots = reduction_slots(int(sizes.max()) if sizes.numel() else 1, _THREADS)
     return sample(rows, bounds, counts, bounds[:-1], stay=True, slots=slots).int()
 
 
@@ -93,6 +96,30 @@ def knn_query(
     _inputs.count("nsample", nsample, 0)
     found = search(queries.detach(), points.detach(), clouds, nsample, "euclidean")
     return found[1].int(), found[0].clamp_max(MISSING)
+
+
+def dilated_knn_query(
+    nsample: int,
+    dilation: int,
+    xyz: torch.Tensor,
+    offset: torch.Tensor,
+    new_xyz: torch.Tensor,
+    new_offset: torch.Tensor,
+) -> torch.Tensor:
+    """int32 rows (m, nsample): every (dilation + 1)-th neighbour; a small cloud spreads its own."""
+    _inputs.count("nsample", nsample, 1)
+    _inputs.count("dilation", dilation, 0)
+    total = 1 + (nsample - 1) * (dilation + 1)
+    every, _ = knn_query(total, xyz, offset, new_xyz, new_offset)
+    sizes = torch.diff(offset.cpu().long(), prepend=torch.zeros(1, dtype=torch.int64)).tolist()
+    ends = new_offset.tolist()
+    parts = []
+    for size, begin, end in zip(sizes, [0, *ends[:-1]], ends, strict=True):
+        extra: float = dilation
+        if size < total and nsample > 1:
+            extra = (size - 1) / (nsample - 1) - 1
+        parts.append(every[begin:end, [int((extra + 1) * place) for place in range(nsample)]])
+    return torch.cat([every[:0, :nsample], *parts])
 
 
 def rows_at(values: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:

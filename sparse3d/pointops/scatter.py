@@ -1,15 +1,22 @@
-"""Scatter reductions: sum, mean, maximum and minimum of entries that share an index.
+"""Scatter reductions: sum, product, mean, maximum and minimum of entries that share an index.
 
 Meaning: `out[..., i, ...] = reduce of src[..., j, ...] over all j with index[..., j, ...] = i`.
 Shapes: `index` is 1-dimensional (along `dim`) or broadcasts to `src` as in torch_scatter: leading
 axes first. `out` has `src`'s shape with `dim_size` along `dim` (default: largest index + 1).
-Order: entries of a segment are added in ascending order of j, whatever the threads.
+Order: entries of a segment are added in ascending order of j, whatever the threads; products are
+made of neighbours in that order, two by two, until one is left.
 Ties of maximum and minimum: the lowest j. `arg`: int64, that j; -1 where a segment is empty.
-Empty segments: 0 for all four. Mean divides by max(count, 1); integers are divided with floor.
+Empty segments: 0, product 1. Mean divides by max(count, 1), integers with floor or, by
+`rounding="trunc"`, towards zero.
+initial: values of the result's shape and `src`'s dtype that the reduction starts from. Sum and
+product take them as one more entry, mean counts them into the sum but not into the count, and
+maximum and minimum keep them, with `arg` -1, unless an entry is strictly greater or less.
 Accumulation: float32 for float16, bfloat16 and float32; float64; integers exactly.
-Gradient: sum and mean spread to all entries, maximum and minimum to the entry named by `arg`.
+Gradient: sum and mean spread to all entries, a product's entry gets the product of the others,
+maximum and minimum to the entry named by `arg`; `initial` gets its share of each.
 Determinism: same bytes on every backend and with any number of threads.
-Errors: a negative index, one >= dim_size, an index that does not broadcast.
+Errors: a negative index, one >= dim_size, an index that does not broadcast, an `initial` of another
+shape, dtype or device.
 
 Example:
     >>> import torch
@@ -30,10 +37,12 @@ from dataclasses import dataclass
 import torch
 
 from sparse3d._check import fail, fail_type, same_device, tensor
-from sparse3d.ops.order import count_ids
+from sparse3d.ops.order import count_ids, order_keys, running_sum
 from sparse3d.ops.segment import segment_max, segment_sum
 
 from ._inputs import count, values_known
+
+ROUNDINGS = ("floor", "trunc")
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,37 @@ class Layout:
 
     def restore(self, out: torch.Tensor, dim: int) -> torch.Tensor:
         return out.reshape([self.size, *self.rest]).movedim(0, dim)
+
+
+def broadcast_index(index: torch.Tensor, src: torch.Tensor, dim: int) -> torch.Tensor:
+    """`index` with axes added until it has the shape of `src`: a vector lies along `dim`."""
+    spread = index
+    if index.ndim == 1:
+        spread = spread.reshape([1] * (dim % src.ndim) + [-1])
+    spread = spread.reshape([*spread.shape, *[1] * (src.ndim - spread.ndim)])
+    try:
+        return spread.expand(src.shape)
+    except RuntimeError:
+        fail("index", f"broadcastable to src {list(src.shape)}", list(index.shape))
+
+
+def _start(
+    src: torch.Tensor, dim: int, dim_size: int | None, initial: torch.Tensor | None
+) -> int | None:
+    """Segments, where the initial values tell them; those are checked."""
+    if initial is None:
+        return dim_size
+    tensor("initial", initial, src.ndim)
+    same_device(src=src, initial=initial)
+    if initial.dtype != src.dtype:
+        fail_type("initial", f"{src.dtype} as src is", initial.dtype)
+    if not -src.ndim <= dim < src.ndim:
+        fail("dim", f"in [{-src.ndim}, {src.ndim})", dim)
+    wanted = list(src.shape)
+    wanted[dim] = initial.shape[dim] if dim_size is None else dim_size
+    if list(initial.shape) != wanted:
+        fail("initial", f"of shape {wanted}", list(initial.shape))
+    return int(initial.shape[dim])
 
 
 def lay_out(
@@ -115,8 +155,29 @@ def _arg_max(keys: torch.Tensor, layout: Layout) -> torch.Tensor:
     return torch.where(first < keys.shape[0], first, -1)
 
 
+def _product(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """Entries of a segment side by side; in each round every second takes the next one in."""
+    order = order_keys(layout.ids)
+    ids, rows = layout.ids[order], rows[order]
+    counts = count_ids(ids, layout.num)
+    while ids.numel() and int(counts.max()) > 1:
+        place = torch.arange(ids.numel(), device=ids.device)
+        rank = place - (running_sum(counts) - counts)[ids]
+        kept = (rank % 2 == 0).nonzero()[:, 0]
+        paired = rank[kept] + 1 < counts[ids[kept]]
+        partner = rows[(kept + 1).clamp_max(ids.numel() - 1)]
+        rows = rows[kept] * torch.where(paired[:, None], partner, 1)
+        ids, counts = ids[kept], torch.div(counts + 1, 2, rounding_mode="floor")
+    return rows.new_ones((layout.num, rows.shape[1])).index_copy(0, ids, rows)
+
+
 def scatter_sum(
-    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    dim_size: int | None = None,
+    *,
+    initial: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Sum of the entries of each segment.
 
@@ -125,49 +186,102 @@ def scatter_sum(
         index: int64 or int32, 1-dimensional along `dim` or broadcastable to `src`.
         dim: the reduced axis.
         dim_size: segments; the largest index + 1 where None.
+        initial: values to start from, shaped as the result; they tell `dim_size` too.
 
     Returns:
         `src`'s dtype, `dim_size` entries along `dim`.
     """
-    layout, dim = lay_out(src, index, dim, dim_size)
-    return layout.restore(_sum(layout.rows(src, dim), layout), dim)
+    layout, dim = lay_out(src, index, dim, _start(src, dim, dim_size, initial))
+    total = layout.restore(_sum(layout.rows(src, dim), layout), dim)
+    return total if initial is None else initial + total
+
+
+def scatter_mul(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    dim_size: int | None = None,
+    *,
+    initial: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Product of the entries of each segment, 1 where empty; arguments as `scatter_sum`."""
+    layout, dim = lay_out(src, index, dim, _start(src, dim, dim_size, initial))
+    product = layout.restore(_product(layout.rows(src, dim), layout), dim)
+    return product if initial is None else initial * product
 
 
 def scatter_mean(
-    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    dim_size: int | None = None,
+    *,
+    rounding: str = "floor",
+    initial: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Mean of the entries of each segment; arguments as `scatter_sum`."""
-    layout, dim = lay_out(src, index, dim, dim_size)
+    """Mean of the entries of each segment; arguments as `scatter_sum`.
+
+    Args:
+        src: as `scatter_sum`.
+        index: as `scatter_sum`.
+        dim: as `scatter_sum`.
+        dim_size: as `scatter_sum`.
+        rounding: of integers, "floor" or "trunc".
+        initial: as `scatter_sum`; part of the sum, not of the count.
+    """
+    if rounding not in ROUNDINGS:
+        fail("rounding", f"one of {ROUNDINGS}", repr(rounding))
+    layout, dim = lay_out(src, index, dim, _start(src, dim, dim_size, initial))
     total = _sum(layout.rows(src, dim), layout)
+    if initial is not None:
+        total = total + layout.rows(initial, dim)
     counts = count_ids(layout.ids, layout.num).clamp_min(1)[:, None]
     if src.is_floating_point():
         mean = total / counts.to(total.dtype)
     else:
-        mean = torch.div(total, counts.to(total.dtype), rounding_mode="floor")
+        mean = torch.div(total, counts.to(total.dtype), rounding_mode=rounding)
     return layout.restore(mean, dim)
 
 
 def scatter_max(
-    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    dim_size: int | None = None,
+    *,
+    initial: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Maximum of each segment and the int64 position of it along `dim`; arguments as `scatter_sum`.
 
     Returns:
-        `(out, arg)`; 0 and -1 where a segment is empty.
+        `(out, arg)`; 0 (or `initial`) and -1 where a segment is empty.
     """
-    layout, dim = lay_out(src, index, dim, dim_size)
+    layout, dim = lay_out(src, index, dim, _start(src, dim, dim_size, initial))
     rows = layout.rows(src, dim)
-    return _pick(rows, rows.detach(), layout, dim)
+    value, arg = _pick(rows, rows.detach(), layout, dim)
+    if initial is None:
+        return value, arg
+    wins = (arg >= 0) & (value > initial)
+    return torch.where(wins, value, initial), torch.where(wins, arg, -1)
 
 
 def scatter_min(
-    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    dim_size: int | None = None,
+    *,
+    initial: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Minimum of each segment and the int64 position of it along `dim`; see `scatter_max`."""
-    layout, dim = lay_out(src, index, dim, dim_size)
+    layout, dim = lay_out(src, index, dim, _start(src, dim, dim_size, initial))
     rows = layout.rows(src, dim)
     keys = -rows.detach() if src.is_floating_point() else ~rows.detach()
-    return _pick(rows, keys, layout, dim)
+    value, arg = _pick(rows, keys, layout, dim)
+    if initial is None:
+        return value, arg
+    wins = (arg >= 0) & (value < initial)
+    return torch.where(wins, value, initial), torch.where(wins, arg, -1)
 
 
 def _pick(
@@ -177,7 +291,7 @@ def _pick(
     if rows.shape[0]:
         out = torch.where(arg >= 0, rows.gather(0, arg.clamp_min(0)), 0)
     else:
-        out = rows.new_zeros(arg.shape)
+        out = rows.new_zeros(arg.shape).index_add(0, layout.ids, rows)  # keeps the graph
     if not layout.shared:
         columns = layout.num // max(layout.size, 1)
         arg = torch.where(arg >= 0, torch.div(arg, max(columns, 1), rounding_mode="floor"), -1)

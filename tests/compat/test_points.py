@@ -144,6 +144,8 @@ class TestPointnet2Ops:
         assert features.grad is not None
         names = list(single.state_dict())
         assert names[:2] == ["mlps.0.0.weight", "mlps.0.1.weight"]
+        with pytest.raises(ValueError, match="radius and nsample must be given with npoint"):
+            PointnetSAModule([5, 9], npoint=16)
 
 
 class TestKnnCuda:
@@ -285,10 +287,11 @@ class TestTorchScatter:
         wanted = torch.tensor([1.0, 2.0]).logsumexp(0)
         found = scatter_logsumexp(src, index)
         assert torch.allclose(found, torch.tensor([wanted, 0.0, 0.0, 4.0]))
-        into = torch.zeros(4)
+        into = torch.tensor([0.0, 7.0, 9.0, 0.0])
         assert scatter_logsumexp(src, index, out=into) is into
         more = torch.tensor([0.0, 1.0, 2.0]).logsumexp(0), torch.tensor([0.0, 4.0]).logsumexp(0)
-        assert torch.allclose(into, torch.tensor([more[0], 0.0, 0.0, more[1]]))
+        # Segments without anything keep what was there.
+        assert torch.allclose(into, torch.tensor([more[0], 7.0, 9.0, more[1]]))
         src, into = torch.tensor([1.0, 3.0, 8.0]), torch.full((2,), 2.0)
         found = scatter_std(src, torch.tensor([0, 0, 1]), out=into)
         assert into.tolist() == [4.0, 2.0]

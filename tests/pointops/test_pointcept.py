@@ -60,6 +60,19 @@ def test_offsets_and_batch_vectors() -> None:
     assert torch.equal(pointcept.batch2offset(batch), OFFSET)
 
 
+def test_dilation_spreads_over_small_clouds(backend: str) -> None:
+    cloud = make_cloud("uniform", 100)
+    every, _ = pointcept.knn_query(13, cloud, OFFSET)
+    index = pointcept.dilated_knn_query(7, 1, cloud, OFFSET, cloud, OFFSET)
+    assert torch.equal(index[:40], every[:40, ::2])
+    assert torch.equal(index[42:], every[42:, ::2])
+    # Two points for seven places: int(i * ((2 - 1) / (7 - 1) - 1 + 1)).
+    assert torch.equal(index[40:42], every[40:42, [0, 0, 0, 0, 0, 0, 0]])
+    five = torch.tensor([5])
+    few = pointcept.dilated_knn_query(4, 3, cloud[:5], five, cloud[:5], five)
+    assert torch.equal(few, pointcept.knn_query(5, cloud[:5], five)[0][:, [0, 1, 2, 4]])
+
+
 def test_bad_input(backend: str) -> None:
     cloud = torch.zeros(4, 3)
     with pytest.raises(ValueError, match="offset must be ascending and end at 4"):

@@ -4,29 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from ..scatter import scatter_max, scatter_sum
-from ..utils import broadcast
+from ....pointops import composite
+from ..utils import into
 
 __all__ = ["scatter_log_softmax", "scatter_logsumexp", "scatter_softmax", "scatter_std"]
 
-
-def _shifted(
-    src: torch.Tensor, index: torch.Tensor, dim: int, dim_size: int | None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    if not src.is_floating_point():
-        raise ValueError(f"src must be floating, got {src.dtype}; convert with .float()")
-    spread = broadcast(index, src, dim)
-    highest = scatter_max(src.detach(), spread, dim, None, dim_size)[0]
-    return src - highest.gather(dim, spread), spread, highest
-
-
-def scatter_softmax(
-    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
-) -> torch.Tensor:
-    """Softmax inside each segment."""
-    shifted, spread, _ = _shifted(src, index, dim, dim_size)
-    raised = shifted.exp()
-    return raised / scatter_sum(raised, spread, dim, None, dim_size).gather(dim, spread)
+scatter_softmax = composite.scatter_softmax
 
 
 def scatter_log_softmax(
@@ -37,9 +20,7 @@ def scatter_log_softmax(
     dim_size: int | None = None,
 ) -> torch.Tensor:
     """Logarithm of the softmax inside each segment."""
-    shifted, spread, _ = _shifted(src, index, dim, dim_size)
-    total = scatter_sum(shifted.exp(), spread, dim, None, dim_size)
-    return shifted - (total + eps).log().gather(dim, spread)
+    return composite.scatter_log_softmax(src, index, dim, dim_size, eps=eps)
 
 
 def scatter_logsumexp(
@@ -52,21 +33,11 @@ def scatter_logsumexp(
 ) -> torch.Tensor:
     """Logarithm of the sum of exponentials of each segment, 0 where empty.
 
-    `out` where given counts as one more entry of each segment that has any.
+    `out` where given counts as one more entry of each segment that has any; others keep theirs.
     """
-    if out is not None:
-        dim_size = int(out.shape[dim])
-    if not src.is_floating_point():
-        raise ValueError(f"src must be floating, got {src.dtype}; convert with .float()")
-    spread = broadcast(index, src, dim)
-    highest, arg = scatter_max(src.detach(), spread, dim, None, dim_size)
-    some = (arg < src.shape[dim]) & (highest > -torch.inf)
-    base = torch.where(highest.isfinite(), highest, 0)
-    total = scatter_sum((src - base.gather(dim, spread)).exp(), spread, dim, None, dim_size)
-    if out is not None:
-        total = total + (out - base).exp()
-    result = torch.where(some, (total + eps).log() + base, 0)
-    return result if out is None else out.copy_(result)
+    start = None if out is None else out.clone()  # a gradient keeps what it was
+    found = composite.scatter_logsumexp(src, index, dim, dim_size, eps=eps, initial=start)
+    return into(out, found)
 
 
 def scatter_std(
@@ -78,12 +49,7 @@ def scatter_std(
     unbiased: bool = True,
 ) -> torch.Tensor:
     """Standard deviation of each segment; squares are added to `out` where given."""
+    found = composite.scatter_std(src, index, dim, dim_size, unbiased=unbiased, initial=out)
     if out is not None:
-        dim_size = int(out.shape[dim])
-    spread = broadcast(index, src, dim)
-    counts = scatter_sum(torch.ones_like(src), spread, dim, None, dim_size)
-    mean = scatter_sum(src, spread, dim, None, dim_size) / counts.clamp_min(1)
-    apart = src - mean.gather(dim, spread)
-    total = scatter_sum(apart * apart, spread, dim, out, dim_size)
-    free = (counts - 1).clamp_min(1) if unbiased else counts.clamp_min(1)
-    return (total / (free + 1e-6)).sqrt()
+        out.copy_(composite.scatter_squares(src, index, dim, initial=out))
+    return found

@@ -28,30 +28,33 @@ from __future__ import annotations
 
 import torch
 
-from sparse3d._check import fail, fail_type, same_device, tensor
+from sparse3d._check import fail, tensor
+from sparse3d.ops.order import count_ids
+from sparse3d.ops.segment import segment_max
 
-from .scatter import broadcast_index, scatter_max, scatter_sum
+from .scatter import Layout, lay_out, start_of, sum_rows
 
 DEVIATION_EPS = 1e-6
 
 
-def _spread(src: torch.Tensor, index: torch.Tensor, dim: int) -> torch.Tensor:
-    """The index of every entry of a floating `src`."""
-    tensor("src", src)
-    tensor("index", index)
-    same_device(src=src, index=index)
-    if not src.is_floating_point():
+def _layout(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int,
+    dim_size: int | None,
+    initial: torch.Tensor | None = None,
+) -> tuple[Layout, int, torch.Tensor]:
+    """Checked arguments, `dim` from the front, and the rows of a floating `src`."""
+    if not tensor("src", src).is_floating_point():
         fail("src", "floating", src.dtype, "convert with .float()")
-    if index.dtype not in (torch.int64, torch.int32):
-        fail_type("index", "int64 or int32", index.dtype, "convert with .long()")
-    return broadcast_index(index, src, dim).long()
+    layout, axis = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
+    return layout, axis, layout.rows(src, axis)
 
 
-def _shifted(
-    src: torch.Tensor, spread: torch.Tensor, dim: int, dim_size: int | None
-) -> torch.Tensor:
-    highest = scatter_max(src.detach(), spread, dim, dim_size)[0]
-    return src - highest.gather(dim, spread)
+def _shifted(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """Rows minus the maximum of their segment."""
+    highest: torch.Tensor = segment_max(rows.detach().contiguous(), layout.ids, layout.num)[0]
+    return rows - layout.spread(highest)
 
 
 def scatter_softmax(
@@ -68,9 +71,9 @@ def scatter_softmax(
     Returns:
         `src`'s shape and dtype.
     """
-    spread = _spread(src, index, dim)
-    raised = _shifted(src, spread, dim, dim_size).exp()
-    return raised / scatter_sum(raised, spread, dim, dim_size).gather(dim, spread)
+    layout, axis, rows = _layout(src, index, dim, dim_size)
+    raised = _shifted(rows, layout).exp()
+    return layout.entries(raised / layout.spread(sum_rows(raised, layout)), axis)
 
 
 def scatter_log_softmax(
@@ -82,10 +85,10 @@ def scatter_log_softmax(
     eps: float = 1e-12,
 ) -> torch.Tensor:
     """Logarithm of the softmax inside each segment; arguments as `scatter_softmax`."""
-    spread = _spread(src, index, dim)
-    shifted = _shifted(src, spread, dim, dim_size)
-    total = scatter_sum(shifted.exp(), spread, dim, dim_size)
-    return shifted - (total + eps).log().gather(dim, spread)
+    layout, axis, rows = _layout(src, index, dim, dim_size)
+    shifted = _shifted(rows, layout)
+    total = sum_rows(shifted.exp(), layout)
+    return layout.entries(shifted - layout.spread((total + eps).log()), axis)
 
 
 def scatter_logsumexp(
@@ -110,18 +113,29 @@ def scatter_logsumexp(
     Returns:
         `dim_size` entries along `dim`; `initial`, or 0, where a segment has no entry but -inf.
     """
-    spread = _spread(src, index, dim)
-    if initial is not None:
-        dim_size = initial.shape[dim]
-    highest, arg = scatter_max(src.detach(), spread, dim, dim_size)
+    layout, axis, rows = _layout(src, index, dim, dim_size, initial)
+    start = None if initial is None else layout.rows(initial, axis)
+    highest, arg = segment_max(rows.detach().contiguous(), layout.ids, layout.num)
     some = (arg >= 0) & (highest != -torch.inf)
-    if initial is not None:
-        highest = torch.maximum(highest, initial.detach())
+    if start is not None:
+        highest = torch.maximum(highest, start.detach())
     base = torch.where(highest.isfinite(), highest, 0)
-    total = scatter_sum((src - base.gather(dim, spread)).exp(), spread, dim, dim_size)
-    if initial is not None:
-        total = total + (initial - base).exp()
-    return torch.where(some, (total + eps).log() + base, 0 if initial is None else initial)
+    total = sum_rows((rows - layout.spread(base)).exp(), layout)
+    if start is not None:
+        total = total + (start - base).exp()
+    found = torch.where(some, (total + eps).log() + base, 0 if start is None else start)
+    return layout.restore(found, axis)
+
+
+def _squares(
+    rows: torch.Tensor, layout: Layout, start: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Squared deviations [num, C] and counts [num, 1]."""
+    counts = count_ids(layout.ids, layout.num)[:, None].to(rows.dtype)
+    mean = sum_rows(rows, layout) / counts.clamp_min(1)
+    apart = rows - layout.spread(mean)
+    squares = sum_rows(apart * apart, layout)
+    return squares if start is None else start + squares, counts
 
 
 def scatter_squares(
@@ -133,23 +147,9 @@ def scatter_squares(
     initial: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Sum of the squared deviations from each segment's mean; arguments as `scatter_softmax`."""
-    return _squares(src, _spread(src, index, dim), dim, dim_size, initial)[0]
-
-
-def _squares(
-    src: torch.Tensor,
-    spread: torch.Tensor,
-    dim: int,
-    dim_size: int | None,
-    initial: torch.Tensor | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Squared deviations and counts."""
-    if initial is not None:
-        dim_size = initial.shape[dim]
-    counts = scatter_sum(torch.ones_like(src), spread, dim, dim_size)
-    mean = scatter_sum(src, spread, dim, dim_size) / counts.clamp_min(1)
-    apart = src - mean.gather(dim, spread)
-    return scatter_sum(apart * apart, spread, dim, dim_size, initial=initial), counts
+    layout, axis, rows = _layout(src, index, dim, dim_size, initial)
+    start = None if initial is None else layout.rows(initial, axis)
+    return layout.restore(_squares(rows, layout, start)[0], axis)
 
 
 def scatter_std(
@@ -171,6 +171,8 @@ def scatter_std(
         unbiased: divide by count - 1.
         initial: shaped as the result, added to the squared deviations.
     """
-    squares, counts = _squares(src, _spread(src, index, dim), dim, dim_size, initial)
+    layout, axis, rows = _layout(src, index, dim, dim_size, initial)
+    start = None if initial is None else layout.rows(initial, axis)
+    squares, counts = _squares(rows, layout, start)
     free = (counts - 1).clamp_min(1) if unbiased else counts.clamp_min(1)
-    return (squares / (free + DEVIATION_EPS)).sqrt()
+    return layout.restore((squares / (free + DEVIATION_EPS)).sqrt(), axis)

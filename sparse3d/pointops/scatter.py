@@ -38,7 +38,7 @@ import torch
 
 from sparse3d._check import fail, fail_type, same_device, tensor
 from sparse3d.ops.order import count_ids, order_keys, running_sum
-from sparse3d.ops.segment import segment_max, segment_sum
+from sparse3d.ops.segment import segment_max, segment_sum, take_rows
 
 from ._inputs import count, values_known
 
@@ -63,6 +63,16 @@ class Layout:
     def restore(self, out: torch.Tensor, dim: int) -> torch.Tensor:
         return out.reshape([self.size, *self.rest]).movedim(0, dim)
 
+    def entries(self, rows: torch.Tensor, dim: int) -> torch.Tensor:
+        """The inverse of `rows`."""
+        columns = math.prod(self.rest)
+        length = self.ids.numel() if self.shared else self.ids.numel() // max(columns, 1)
+        return rows.reshape([length, *self.rest]).movedim(0, dim)
+
+    def spread(self, out: torch.Tensor) -> torch.Tensor:
+        """Each row's segment of `out` [num, C]; the gradient is a sum in order."""
+        return take_rows(out, self.ids) if out.is_floating_point() else out[self.ids]
+
 
 def broadcast_index(index: torch.Tensor, src: torch.Tensor, dim: int) -> torch.Tensor:
     """`index` with axes added until it has the shape of `src`: a vector lies along `dim`."""
@@ -76,7 +86,7 @@ def broadcast_index(index: torch.Tensor, src: torch.Tensor, dim: int) -> torch.T
         fail("index", f"broadcastable to src {list(src.shape)}", list(index.shape))
 
 
-def _start(
+def start_of(
     src: torch.Tensor, dim: int, dim_size: int | None, initial: torch.Tensor | None
 ) -> int | None:
     """Segments, where the initial values tell them; those are checked."""
@@ -134,7 +144,8 @@ def lay_out(
     return Layout(ids, size * columns, size, rest, False), dim
 
 
-def _sum(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
+def sum_rows(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """Sums [num, C] of the rows of each segment."""
     if rows.is_floating_point():
         total: torch.Tensor = segment_sum(rows.contiguous(), layout.ids, layout.num)
         return total
@@ -142,31 +153,38 @@ def _sum(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
     return rows.new_zeros((layout.num, rows.shape[1])).index_add(0, layout.ids, rows)
 
 
-def _arg_max(keys: torch.Tensor, layout: Layout) -> torch.Tensor:
-    if keys.is_floating_point():
-        arg: torch.Tensor = segment_max(keys.contiguous(), layout.ids, layout.num)[1]
-        return arg
-    shape = (layout.num, keys.shape[1])
-    index = layout.ids[:, None].expand_as(keys)
-    best = keys.new_zeros(shape).scatter_reduce(0, index, keys, "amax", include_self=False)
-    place = torch.arange(keys.shape[0], device=keys.device)[:, None].expand_as(keys)
-    place = torch.where(keys == best[layout.ids], place, keys.shape[0])
-    first = place.new_full(shape, keys.shape[0]).scatter_reduce(0, index, place, "amin")
-    return torch.where(first < keys.shape[0], first, -1)
+def _extreme(rows: torch.Tensor, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:
+    """Maxima [num, C] and their rows; 0 and -1 where a segment is empty."""
+    if rows.is_floating_point():
+        found: tuple[torch.Tensor, torch.Tensor] = segment_max(
+            rows.contiguous(), layout.ids, layout.num
+        )
+        return found
+    shape = (layout.num, rows.shape[1])
+    index = layout.ids[:, None].expand_as(rows)
+    best = rows.new_zeros(shape).scatter_reduce(0, index, rows, "amax", include_self=False)
+    place = torch.arange(rows.shape[0], device=rows.device)[:, None].expand_as(rows)
+    place = torch.where(rows == best[layout.ids], place, rows.shape[0])
+    first = place.new_full(shape, rows.shape[0]).scatter_reduce(0, index, place, "amin")
+    return best, torch.where(first < rows.shape[0], first, -1)
 
 
 def _product(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
     """Entries of a segment side by side; in each round every second takes the next one in."""
+
+    def taken(values: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        return take_rows(values, at) if values.is_floating_point() else values[at]
+
     order = order_keys(layout.ids)
-    ids, rows = layout.ids[order], rows[order]
+    ids, rows = layout.ids[order], taken(rows, order)
     counts = count_ids(ids, layout.num)
     while ids.numel() and int(counts.max()) > 1:
         place = torch.arange(ids.numel(), device=ids.device)
         rank = place - (running_sum(counts) - counts)[ids]
         kept = (rank % 2 == 0).nonzero()[:, 0]
         paired = rank[kept] + 1 < counts[ids[kept]]
-        partner = rows[(kept + 1).clamp_max(ids.numel() - 1)]
-        rows = rows[kept] * torch.where(paired[:, None], partner, 1)
+        partner = taken(rows, (kept + 1).clamp_max(ids.numel() - 1))
+        rows = taken(rows, kept) * torch.where(paired[:, None], partner, 1)
         ids, counts = ids[kept], torch.div(counts + 1, 2, rounding_mode="floor")
     return rows.new_ones((layout.num, rows.shape[1])).index_copy(0, ids, rows)
 
@@ -191,8 +209,8 @@ def scatter_sum(
     Returns:
         `src`'s dtype, `dim_size` entries along `dim`.
     """
-    layout, dim = lay_out(src, index, dim, _start(src, dim, dim_size, initial))
-    total = layout.restore(_sum(layout.rows(src, dim), layout), dim)
+    layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
+    total = layout.restore(sum_rows(layout.rows(src, dim), layout), dim)
     return total if initial is None else initial + total
 
 
@@ -205,7 +223,7 @@ def scatter_mul(
     initial: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Product of the entries of each segment, 1 where empty; arguments as `scatter_sum`."""
-    layout, dim = lay_out(src, index, dim, _start(src, dim, dim_size, initial))
+    layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
     product = layout.restore(_product(layout.rows(src, dim), layout), dim)
     return product if initial is None else initial * product
 
@@ -231,8 +249,8 @@ def scatter_mean(
     """
     if rounding not in ROUNDINGS:
         fail("rounding", f"one of {ROUNDINGS}", repr(rounding))
-    layout, dim = lay_out(src, index, dim, _start(src, dim, dim_size, initial))
-    total = _sum(layout.rows(src, dim), layout)
+    layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
+    total = sum_rows(layout.rows(src, dim), layout)
     if initial is not None:
         total = total + layout.rows(initial, dim)
     counts = count_ids(layout.ids, layout.num).clamp_min(1)[:, None]
@@ -256,9 +274,8 @@ def scatter_max(
     Returns:
         `(out, arg)`; 0 (or `initial`) and -1 where a segment is empty.
     """
-    layout, dim = lay_out(src, index, dim, _start(src, dim, dim_size, initial))
-    rows = layout.rows(src, dim)
-    value, arg = _pick(rows, rows.detach(), layout, dim)
+    layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
+    value, arg = _placed(*_extreme(layout.rows(src, dim), layout), layout, dim)
     if initial is None:
         return value, arg
     wins = (arg >= 0) & (value > initial)
@@ -274,25 +291,23 @@ def scatter_min(
     initial: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Minimum of each segment and the int64 position of it along `dim`; see `scatter_max`."""
-    layout, dim = lay_out(src, index, dim, _start(src, dim, dim_size, initial))
+    layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
     rows = layout.rows(src, dim)
-    keys = -rows.detach() if src.is_floating_point() else ~rows.detach()
-    value, arg = _pick(rows, keys, layout, dim)
+    # ~ and not - for whole numbers, whose least has no opposite.
+    value, arg = _extreme(-rows if src.is_floating_point() else ~rows, layout)
+    value = torch.where(arg >= 0, -value if src.is_floating_point() else ~value, 0)
+    value, arg = _placed(value, arg, layout, dim)
     if initial is None:
         return value, arg
     wins = (arg >= 0) & (value < initial)
     return torch.where(wins, value, initial), torch.where(wins, arg, -1)
 
 
-def _pick(
-    rows: torch.Tensor, keys: torch.Tensor, layout: Layout, dim: int
+def _placed(
+    value: torch.Tensor, arg: torch.Tensor, layout: Layout, dim: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    arg = _arg_max(keys, layout)
-    if rows.shape[0]:
-        out = torch.where(arg >= 0, rows.gather(0, arg.clamp_min(0)), 0)
-    else:
-        out = rows.new_zeros(arg.shape).index_add(0, layout.ids, rows)  # keeps the graph
+    """Values and rows of segments as the caller's axes have them."""
     if not layout.shared:
         columns = layout.num // max(layout.size, 1)
         arg = torch.where(arg >= 0, torch.div(arg, max(columns, 1), rounding_mode="floor"), -1)
-    return layout.restore(out, dim), layout.restore(arg, dim)
+    return layout.restore(value, dim), layout.restore(arg, dim)

@@ -24,9 +24,12 @@ Example:
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from sparse3d._check import fail, fail_type, same_device, tensor
+from sparse3d.ops.segment import take_rows
 
 from ._inputs import index as indices
 from ._inputs import values_known
@@ -104,9 +107,15 @@ def gather_coo(src: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 
 
 def _gather(src: torch.Tensor, index: torch.Tensor, dim: int) -> torch.Tensor:
-    index = index.expand(*src.shape[:dim], index.shape[-1])
-    spread = index.reshape([*index.shape, *[1] * (src.ndim - index.ndim)])
-    return src.gather(dim, spread.expand(*index.shape, *src.shape[dim + 1 :]))
+    """`src` [leading, S, rest] at [leading, E], as rows: the gradient is a sum in order."""
+    lead, size, rest = src.shape[:dim], src.shape[dim], src.shape[dim + 1 :]
+    outer, inner = math.prod(lead), math.prod(rest)
+    length = index.shape[-1]
+    at = index.expand(*lead, length).reshape(outer, length)
+    at = (at + torch.arange(outer, device=at.device)[:, None] * size).reshape(-1)
+    rows = src.reshape(outer * size, inner)
+    taken = take_rows(rows, at) if src.is_floating_point() else rows[at]
+    return taken.reshape(*lead, length, *rest)
 
 
 def _bounds(indptr: torch.Tensor, src: torch.Tensor) -> tuple[torch.Tensor, int, int]:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import torch
 
 from sparse3d._check import fail
+from sparse3d.ops.order import order_keys
 
 from . import _inputs
 from ._distance import root
@@ -59,6 +60,14 @@ def _candidates(
         k = min(4 * k, largest)
     kept = (squared <= COINCIDENT) | ((squared >= inner) & (squared < outer))
     return squared, rows, kept & (rows >= 0)
+
+
+def _first(kept: torch.Tensor) -> torch.Tensor:
+    """Places of each row in order, those that are kept before the others."""
+    queries, width = kept.shape
+    row = torch.arange(queries, device=kept.device)[:, None]
+    order = order_keys((2 * row + (~kept).long()).reshape(-1))
+    return order.view(queries, width) - row * width
 
 
 def _finish(
@@ -99,7 +108,7 @@ def shell_query(
         nsample, max_radius, min_radius, xyz, offset, new_xyz, new_offset
     )
     counts = kept.sum(1, keepdim=True)
-    ranked = torch.argsort((~kept).to(torch.int8), dim=1, stable=True)  # kept ones first
+    ranked = _first(kept)
     step = counts.float() / nsample
     slot = torch.arange(nsample, device=rows.device)
     spread = (step * slot).long()
@@ -123,8 +132,8 @@ def random_shell_query(
     squared, rows, kept = _candidates(
         nsample, max_radius, min_radius, xyz, offset, new_xyz, new_offset
     )
-    chance = torch.rand(rows.shape).to(rows.device)
-    ranked = torch.where(kept, chance, 2.0).argsort(dim=1)[:, :nsample]
+    shuffle = torch.rand(rows.shape).argsort(dim=1).to(rows.device)
+    ranked = shuffle.gather(1, _first(kept.gather(1, shuffle)))[:, :nsample]
     slot = torch.arange(nsample, device=rows.device)
     place = torch.nn.functional.pad(ranked, (0, nsample - ranked.shape[1]))
     return _finish(squared, rows, place, slot < kept.sum(1, keepdim=True))

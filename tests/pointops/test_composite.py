@@ -87,5 +87,9 @@ def test_bad_input(backend: str) -> None:
         scatter_std(torch.rand(2), torch.rand(2))
     with pytest.raises(ValueError, match="index must be >= 0, got -1"):
         scatter_logsumexp(torch.rand(2), torch.tensor([0, -1]))
-    with pytest.raises(ValueError, match="index must be broadcastable"):
+    with pytest.raises(ValueError, match="index must be of 3 entries"):
         scatter_softmax(torch.rand(3), torch.tensor([0, 1]))
+    with pytest.raises(ValueError, match="index must be broadcastable"):
+        scatter_softmax(torch.rand(3, 2), torch.zeros(2, 2, dtype=torch.int64), 0)
+    with pytest.raises(ValueError, match=r"initial must be of shape \[2\]"):
+        scatter_std(torch.rand(2), torch.tensor([0, 1]), dim_size=2, initial=torch.rand(3))

@@ -54,6 +54,15 @@ def test_no_bounds_are_no_runs() -> None:
     assert segments.segment_csr(torch.rand(0, 4), empty)[0].shape == (0, 4)
     assert segments.gather_csr(torch.rand(0, 4), empty).shape == (0, 4)
     assert segments.segment_coo(torch.rand(0, 4), empty)[0].shape == (0, 4)
+    for run in (
+        *(lambda x, r=reduce: segments.segment_csr(x, empty, r)[0] for reduce in REDUCE),
+        *(lambda x, r=reduce: segments.segment_coo(x, empty, reduce=r)[0] for reduce in REDUCE),
+        lambda x: segments.gather_coo(x, empty),
+        lambda x: segments.gather_csr(x, empty),
+    ):
+        nothing = torch.rand(0, 0, 3, requires_grad=True)
+        run(nothing).sum().backward()  # keeps its graph
+        assert nothing.grad.shape == (0, 0, 3)
 
 
 def test_initial_values_are_where_a_reduction_starts() -> None:

@@ -7,7 +7,13 @@ weight[i, j, c mod w]`;
 `attention_relation_step[p, g] = sum over c of query[target[p], g, c] * key[refer[p], g, c] *
 weight[c]`;
 `attention_fusion_step[i, g, c] = sum over pairs p of target i of weight[p, g] *
-value[refer[p], g, c]`.
+value[refer[p], g, c]`;
+`relative_relation_step[p, g] = sum over c and axes a of query[index[p], g, c] *
+table[rel_idx[p, a], g, c, a]`;
+`relative_bias`: that of queries and that of keys, added;
+`relative_fusion_step`: as `attention_fusion_step` of `value[refer[p], g, c] + sum over axes a of
+table[rel_idx[p, a], g, c, a]`.
+compact: the result has rows up to the largest target only.
 Shapes: as the functions say; indices int64 or int32, every one a row (no padding).
 Order and accumulation: sums over neighbours and channels are torch's; those over pairs ascend, as
 `scatter_sum`.
@@ -31,6 +37,8 @@ from sparse3d._check import fail, same_device, tensor
 from sparse3d.ops.segment import segment_sum, take_rows
 
 from . import _inputs
+from ._clouds import checked_pointer
+from .segments import run_ids
 
 
 def _taken(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -100,7 +108,7 @@ def _pairs(
 def attention_relation_step(
     query: torch.Tensor,
     key: torch.Tensor,
-    weight: torch.Tensor,
+    weight: torch.Tensor | None,
     index_target: torch.Tensor,
     index_refer: torch.Tensor,
 ) -> torch.Tensor:
@@ -109,7 +117,7 @@ def attention_relation_step(
     Args:
         query: (n, g, c).
         key: (k, g, c).
-        weight: (c,).
+        weight: (c,), ones where None.
         index_target: (m,) rows of `query`.
         index_refer: (m,) rows of `key`.
 
@@ -120,7 +128,8 @@ def attention_relation_step(
     tensor("key", key, 3)
     same_device(query=query, key=key, index_target=index_target, index_refer=index_refer)
     target, refer = _pairs(index_target, query.shape[0], index_refer, key.shape[0])
-    return (_taken(query, target) * _taken(key, refer) * weight).sum(-1)
+    product = _taken(query, target) * _taken(key, refer)
+    return (product if weight is None else product * weight).sum(-1)
 
 
 def attention_fusion_step(
@@ -128,6 +137,8 @@ def attention_fusion_step(
     value: torch.Tensor,
     index_target: torch.Tensor,
     index_refer: torch.Tensor,
+    *,
+    compact: bool = False,
 ) -> torch.Tensor:
     """Weighted values of pairs, summed at the target.
 
@@ -136,17 +147,141 @@ def attention_fusion_step(
         value: (n, g, c).
         index_target: (m,) rows of the result.
         index_refer: (m,) rows of `value`.
+        compact: see above.
 
     Returns:
         (n, g, c).
     """
     tensor("value", value, 3)
     same_device(weight=weight, value=value, index_target=index_target, index_refer=index_refer)
-    n, groups, channels = value.shape
-    target, refer = _pairs(index_target, n, index_refer, n)
-    if weight.shape != (len(target), groups):
-        fail("weight", f"of shape {[len(target), groups]}", list(weight.shape))
-    terms = weight[..., None] * _taken(value, refer)
-    flat = terms.reshape(terms.shape[0], groups * channels)
-    total: torch.Tensor = segment_sum(flat, target, n)
-    return total.view(n, groups, channels)
+    target, refer = _pairs(index_target, value.shape[0], index_refer, value.shape[0])
+    return _fuse(weight, _taken(value, refer), target, value.shape[0], compact)
+
+
+def _fuse(
+    weight: torch.Tensor, values: torch.Tensor, target: torch.Tensor, rows: int, compact: bool
+) -> torch.Tensor:
+    """Weighted values [m, g, c] summed at their targets."""
+    pairs, groups, channels = values.shape
+    if weight.shape != (pairs, groups):
+        fail("weight", f"of shape {[pairs, groups]}", list(weight.shape))
+    if compact:
+        rows = int(target.max()) + 1 if pairs else 0
+    flat = (weight[..., None] * values).reshape(pairs, groups * channels)
+    total: torch.Tensor = segment_sum(flat, target, rows)
+    return total.view(rows, groups, channels)
+
+
+def _relative(table: torch.Tensor, rel_idx: torch.Tensor, axis: int) -> torch.Tensor:
+    """Rows [m, g, c] of a table (l, g, c, d) for one axis of relative positions (m, d)."""
+    return _taken(table[..., axis], rel_idx[:, axis].long())
+
+
+def _check_table(table: torch.Tensor, rel_idx: torch.Tensor, like: torch.Tensor) -> None:
+    tensor("table", table, 4)
+    _inputs.index("rel_idx", rel_idx, 2, table.shape[0], pad=False)
+    same_device(table=table, rel_idx=rel_idx, rows=like)
+    if table.shape[1:3] != like.shape[1:] or table.shape[3] != rel_idx.shape[1]:
+        wanted = f"of shape (l, {like.shape[1]}, {like.shape[2]}, {rel_idx.shape[1]})"
+        fail("table", wanted, list(table.shape))
+
+
+def relative_relation_step(
+    query: torch.Tensor, table: torch.Tensor, index: torch.Tensor, rel_idx: torch.Tensor
+) -> torch.Tensor:
+    """Dot products of rows with the table entries of their relative positions.
+
+    Args:
+        query: (n, g, c).
+        table: (l, g, c, d), one entry a quantised position and axis.
+        index: (m,) rows of `query`.
+        rel_idx: (m, d) entries of `table`, one an axis.
+
+    Returns:
+        (m, g).
+    """
+    _check_table(table, rel_idx, tensor("query", query, 3))
+    rows = _inputs.index("index", index, 1, query.shape[0], pad=False).long()
+    if rows.shape[0] != rel_idx.shape[0]:
+        fail("rel_idx", f"of {rows.shape[0]} rows as index has", rel_idx.shape[0])
+    taken = _taken(query, rows)
+    parts = [(taken * _relative(table, rel_idx, axis)).sum(-1) for axis in range(table.shape[3])]
+    return torch.stack(parts).sum(0)
+
+
+def relative_bias(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    table_query: torch.Tensor,
+    table_key: torch.Tensor,
+    index_target: torch.Tensor,
+    index_refer: torch.Tensor,
+    rel_idx: torch.Tensor,
+) -> torch.Tensor:
+    """`relative_relation_step` of the targets' queries plus that of the referred keys.
+
+    Args:
+        query: (n, g, c).
+        key: (k, g, c).
+        table_query: (l, g, c, d).
+        table_key: as `table_query`.
+        index_target: (m,) rows of `query`.
+        index_refer: (m,) rows of `key`.
+        rel_idx: (m, d) entries of both tables.
+
+    Returns:
+        (m, g).
+    """
+    queries = relative_relation_step(query, table_query, index_target, rel_idx)
+    return queries + relative_relation_step(key, table_key, index_refer, rel_idx)
+
+
+def relative_fusion_step(
+    weight: torch.Tensor,
+    value: torch.Tensor,
+    table: torch.Tensor,
+    index_target: torch.Tensor,
+    index_refer: torch.Tensor,
+    rel_idx: torch.Tensor,
+    *,
+    compact: bool = False,
+) -> torch.Tensor:
+    """`attention_fusion_step` of values plus the table entries of their relative positions.
+
+    Args:
+        weight: (m, g).
+        value: (n, g, c).
+        table: (l, g, c, d).
+        index_target: (m,) rows of the result.
+        index_refer: (m,) rows of `value`.
+        rel_idx: (m, d) entries of `table`.
+        compact: see above.
+
+    Returns:
+        (n, g, c).
+    """
+    _check_table(table, rel_idx, tensor("value", value, 3))
+    same_device(weight=weight, value=value, index_target=index_target, index_refer=index_refer)
+    target, refer = _pairs(index_target, value.shape[0], index_refer, value.shape[0])
+    if target.shape[0] != rel_idx.shape[0]:
+        fail("rel_idx", f"of {target.shape[0]} rows as index_target has", rel_idx.shape[0])
+    values = _taken(value, refer)
+    for axis in range(table.shape[3]):
+        values = values + _relative(table, rel_idx, axis)
+    return _fuse(weight, values, target, value.shape[0], compact)
+
+
+def targets(offsets: torch.Tensor, pairs: int) -> torch.Tensor:
+    """Target of each pair where pairs lie target by target.
+
+    Args:
+        offsets: (n + 1,) int64 or int32 bounds of each target's pairs.
+        pairs: how many there are.
+
+    Returns:
+        (pairs,) int64.
+    """
+    tensor("offsets", offsets, 1)
+    if _inputs.values_known(offsets):
+        checked_pointer("offsets", offsets, pairs, offsets.device, of="pairs", least=0)
+    return run_ids(offsets.long(), pairs)

@@ -8,9 +8,11 @@ min(1024, largest power of two in the largest cloud) threads does.
 `dilated_knn_query` keeps of `1 + (nsample - 1) * (dilation + 1)` nearest points those at places
 `0, dilation + 1, 2 * (dilation + 1), ...`; in a cloud of fewer, n, at places `int(i * step)`, with
 `step = ((n - 1) / (nsample - 1) - 1) + 1` in float64.
-Formula of `interpolation`: mean of k neighbours weighted by 1 / (distance + 1e-8); a missing
-neighbour weighs nothing.
-Gradient: `grouping` and `interpolation` to the features (and `grouping` to positions).
+Formula of `interpolation`: mean of k neighbours weighted by 1 / (distance + 1e-8), with
+`soft=True` by 1 / (sqrt(distance^2 + 1e-8) + 1e-8); a missing neighbour weighs nothing.
+`divided_ends`: ends of clouds of `size // scale` points each.
+Gradient: `grouping` and `interpolation` to the features (and `grouping` and soft `interpolation` to
+positions).
 Determinism: same bytes on every backend and thread count.
 Errors: offsets that are no whole numbers or do not ascend to the number of points, NaN or infinity,
 tensors of several devices, an interpolated point whose cloud has no points to take features from.
@@ -177,8 +179,10 @@ def interpolation(
     offset: torch.Tensor,
     new_offset: torch.Tensor,
     k: int = 3,
+    *,
+    soft: bool = False,
 ) -> torch.Tensor:
-    """(m, 3), (n, 3), (m, c) -> (n, c)."""
+    """(m, 3), (n, 3), (m, c) -> (n, c); `soft` distances have a gradient to both positions."""
     points, queries, clouds = offset_clouds(xyz, offset, new_xyz, new_offset)
     same_device(feat=tensor("feat", feat), xyz=points)
     if feat.shape[:1] != points.shape[:1]:
@@ -186,9 +190,21 @@ def interpolation(
     _inputs.count("k", k, 1)
     answerable("offset", "new_offset", clouds)
     distance, idx = search(queries.detach(), points.detach(), clouds, k, "euclidean")
+    if soft:
+        apart = queries[:, None] - rows_at(points, idx)
+        distance = (apart.square().sum(-1) + 1e-8).sqrt()
     closeness = torch.where(idx >= 0, 1.0 / (distance.clamp_max(MISSING) + 1e-8), 0)
     weight = closeness / closeness.sum(1, keepdim=True)
     return (rows_at(feat, idx) * weight[..., None].to(feat.dtype)).sum(1)
+
+
+def divided_ends(offset: torch.Tensor, scale: int) -> torch.Tensor:
+    """Inclusive ends of clouds that keep every `scale`-th of their points, int32."""
+    _inputs.count("scale", scale, 1)
+    ends = whole_numbers("offset", offset, offset.device)
+    sizes = torch.diff(ends, prepend=ends.new_zeros(1))
+    kept = torch.div(sizes, scale, rounding_mode="floor").cumsum(0)
+    return kept.to(offset.device, torch.int32)
 
 
 def offset2batch(offset: torch.Tensor) -> torch.Tensor:

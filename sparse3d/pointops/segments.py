@@ -137,7 +137,7 @@ def _bounds(indptr: torch.Tensor, src: torch.Tensor) -> tuple[torch.Tensor, int,
     return indptr, low, high
 
 
-def _ids(indptr: torch.Tensor, length: int) -> torch.Tensor:
+def run_ids(indptr: torch.Tensor, length: int) -> torch.Tensor:
     """Segment of each entry, for every row of bounds."""
     place = torch.arange(length, device=indptr.device, dtype=indptr.dtype)
     place = place.expand(*indptr.shape[:-1], length).contiguous()
@@ -163,7 +163,7 @@ def segment_csr(
     dim = indptr.ndim - 1
     if first < 0 or last > src.shape[dim]:
         fail("indptr", f"in [0, {src.shape[dim]}]", first if first < 0 else last)
-    ids = _ids(indptr, last)
+    ids = run_ids(indptr, last)
     segments = indptr.shape[-1] - 1
     kept = src.narrow(dim, 0, last)
     if bool((indptr[..., 0] == 0).all() & (indptr[..., -1] == last).all()):
@@ -191,4 +191,4 @@ def gather_csr(src: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
         fail("src", f"of {runs} entries along axis {dim}, one a run", src.shape[dim])
     if first < 0 or bool((indptr[..., -1] != last).any()):
         fail("indptr", "from 0 on, its rows ending at one bound", "others")
-    return _gather(src, _ids(indptr, last), dim)
+    return _gather(src, run_ids(indptr, last), dim)

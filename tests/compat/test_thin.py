@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 COMPAT = Path(__file__).parents[2] / "sparse3d/compat"
-POINTS = ("knn_cuda", "pointnet2_ops", "pointops", "pytorch3d", "torch_cluster", "torch_scatter")
+POINTS = (
+    "knn_cuda", "pointnet2_ops", "pointops", "pointops2", "pytorch3d", "torch_cluster",
+    "torch_scatter",
+)  # fmt: skip
 FILES = sorted(
     [file for package in POINTS for file in (COMPAT / package).rglob("*.py")] + [COMPAT / "pyg.py"]
 )
@@ -21,7 +24,7 @@ COMPUTING = {
     "sqrt", "exp", "log", "cumsum", "sum", "mean", "prod", "norm", "argsort", "sort", "topk",
     "searchsorted", "scatter_reduce", "scatter_add", "index_add", "bincount", "cdist", "div",
     "floor", "ceil", "round", "square", "diff", "repeat_interleave", "rand", "randperm", "einsum",
-    "add_", "mul_", "div_", "sub_", "segment_sum",
+    "add", "sub", "mul", "matmul", "add_", "mul_", "div_", "sub_", "segment_sum",
 }  # fmt: skip
 # The number of input channels of a layer that also takes positions.
 ALLOWED = {("pointnet2_modules.py", "widths[0] + 3")}

@@ -208,6 +208,14 @@ def scattered(gpu: Gpu) -> torch.Tensor:
     steps = pointops.attention
     relation = steps.attention_relation_step(heads, heads, src[0], pairs, pairs.flip(0))
     parts.append(steps.attention_fusion_step(relation, heads, pairs, pairs.flip(0)))
+    table, where = gpu(torch.rand(5, 1, 3, 3)).requires_grad_(), near.repeat(3, 1) % 5
+    parts.append(steps.relative_bias(heads, heads, table, table, pairs, pairs.flip(0), where))
+    ends = gpu(torch.arange(0, 901, 3))
+    parts.append(
+        steps.relative_fusion_step(
+            relation, heads, table, steps.targets(ends, 900), pairs, where, compact=True
+        )
+    )
     return torch.cat([part.reshape(-1) for part in parts]).sum()
 
 

@@ -40,7 +40,7 @@ from sparse3d._check import fail, fail_type, same_device, tensor
 from sparse3d.ops.order import count_ids, order_keys, running_sum
 from sparse3d.ops.segment import segment_max, segment_sum, take_rows
 
-from ._inputs import count, values_known
+from ._inputs import count, largest, values_known
 
 ROUNDINGS = ("floor", "trunc")
 
@@ -105,6 +105,21 @@ def start_of(
     return int(initial.shape[dim])
 
 
+def _segments(index: torch.Tensor, dim_size: int | None) -> int:
+    """How many segments there are: as stated, or the largest index + 1."""
+    highest = -1
+    if index.numel() and values_known(index):
+        low, highest = (int(bound) for bound in torch.aminmax(index))
+        if low < 0:
+            fail("index", ">= 0", low)
+    elif index.numel() and dim_size is None:
+        highest = largest("index", index, "pass dim_size")
+    size = highest + 1 if dim_size is None else count("dim_size", dim_size, 0)
+    if highest >= size:
+        fail("index", f"in [0, {size}), dim_size", highest)
+    return size
+
+
 def lay_out(
     src: torch.Tensor, index: torch.Tensor, dim: int, dim_size: int | None
 ) -> tuple[Layout, int]:
@@ -126,14 +141,7 @@ def lay_out(
             index = spread.expand_as(src)
         except RuntimeError:
             fail("index", f"broadcastable to src {list(src.shape)}", list(index.shape))
-    highest = -1
-    if index.numel() and values_known(index):
-        low, highest = (int(bound) for bound in torch.aminmax(index))
-        if low < 0:
-            fail("index", ">= 0", low)
-    size = highest + 1 if dim_size is None else count("dim_size", dim_size, 0)
-    if highest >= size:
-        fail("index", f"in [0, {size}), dim_size", highest)
+    size = _segments(index, dim_size)
     rest = [length for axis, length in enumerate(src.shape) if axis != dim]
     if index.ndim == 1 or all(length == 1 for length in rest):
         ids = index.reshape(-1).long()

@@ -35,7 +35,9 @@ def test_imports_specs_versions_and_pickles() -> None:
     import pointops
     import pytorch3d.ops.knn
     import torch_cluster
-    import torch_scatter.composite
+    import torch_scatter.composite.logsumexp
+    import torch_scatter.composite.softmax
+    import torch_scatter.composite.std
     from knn_cuda import KNN
     from pointnet2_ops import pointnet2_modules, pointnet2_utils
     from pytorch3d.loss.chamfer import chamfer_distance
@@ -49,6 +51,8 @@ def test_imports_specs_versions_and_pickles() -> None:
         assert int(major) == int(importlib.metadata.version(name).split(".")[0])
     assert callable(torch_cluster.fps)  # not the submodule of that name
     assert pytorch3d.ops.knn.knn_points is knn_points
+    assert torch_scatter.composite.std.scatter_std is torch_scatter.scatter_std
+    assert torch_scatter.composite.softmax.scatter_softmax is torch_scatter.scatter_softmax
     for thing in (
         chamfer_distance,
         ball_query,

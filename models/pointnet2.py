@@ -21,6 +21,7 @@ from sparse3d.pointops import (
     furthest_point_sample,
     gather,
     group,
+    inverse_distance_weights,
     three_interpolate,
     three_nn,
 )
@@ -101,8 +102,7 @@ class FeaturePropagation(nn.Module):
             spread = coarse_features[:, :, :1].expand(-1, -1, fine.shape[1])
         else:
             distance, index = three_nn(fine, coarse)
-            closeness = 1.0 / (distance + 1e-8)
-            weight = closeness / closeness.sum(2, keepdim=True)
+            weight = inverse_distance_weights(distance)
             spread = three_interpolate(coarse_features, index, weight)
         if fine_features is not None:
             spread = torch.cat([spread, fine_features], 1)

@@ -32,6 +32,7 @@ _STAND_INS = {
     "torch_scatter": ("torch_scatter", "2.1.2"),
     "pytorch3d": ("pytorch3d", "0.7.9"),
     "pointops": ("pointops", "1.0"),
+    "pointops2": ("pointops2", "1.0"),
 }
 """Name asked for -> our module below `sparse3d.compat`, and the version it stands in for."""
 

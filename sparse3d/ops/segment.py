@@ -11,6 +11,7 @@ in order. *Gradient.* To values. *Determinism.* Same bytes whatever the thread c
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import torch
@@ -116,7 +117,7 @@ class _TakeRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
         (ids,), (rows, *rest) = ctx.saved_tensors, ctx.shape
-        flat = grad.reshape(ids.numel(), -1).contiguous()
+        flat = grad.reshape(ids.numel(), math.prod(rest)).contiguous()
         return segment_sum(flat, ids.reshape(-1), rows).reshape(rows, *rest), None
 
 

@@ -14,7 +14,7 @@ import torch
 
 from sparse3d._check import fail, fail_type, tensor
 
-from ._inputs import count, values_known
+from ._inputs import count, largest, values_known
 
 
 def dense(
@@ -67,7 +67,7 @@ def pointer(
             limit = "batch_size" if batch_size is None else batch_size
             fail(name, f"in [0, {limit})", low if low < 0 else high)
     else:
-        high = -1
+        high = largest(name, ids, "pass batch_size") if rows and batch_size is None else -1
     clouds = max(high + 1, 1) if batch_size is None else count("batch_size", batch_size, 1)
     steps = torch.arange(clouds + 1, dtype=ids.dtype, device=device)
     return torch.searchsorted(ids.contiguous(), steps).to("cpu", torch.int64)

@@ -34,6 +34,8 @@ def pairwise(query: torch.Tensor, reference: torch.Tensor, metric: str = "square
 
 def root(squared: torch.Tensor) -> torch.Tensor:
     """Correctly rounded square root; torch's own is off by one ulp at places, in float64 too."""
+    if squared.device.type == "mps":  # which has no float64
+        return root(squared.cpu()).to(squared.device)
     if squared.dtype != torch.float64:
         return squared.double().sqrt().to(squared.dtype)
     if squared.device.type != "cpu":

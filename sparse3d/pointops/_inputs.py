@@ -25,6 +25,13 @@ def values_known(value: torch.Tensor) -> bool:
     return not isinstance(value, torch._subclasses.FakeTensor) and value.device.type != "meta"
 
 
+def largest(name: str, ids: torch.Tensor, way_out: str) -> int:
+    """The largest of some ids, which a size depends on: traces break here, shapes alone fail."""
+    if ids.device.type == "meta":
+        fail(name, "a tensor with values", "one on meta", way_out)
+    return int(ids.max())
+
+
 def points(name: str, value: Any, ndim: int, dim: int | None = None) -> torch.Tensor:
     """Finite floating points: `ndim` axes, the last one of `dim` coordinates where stated."""
     cloud = shaped(name, value, ndim, dim)

@@ -7,6 +7,8 @@ Formula: d as in `_distance`; `r2 = fl32(fl32(r) * fl32(r))`, compared strictly.
 inputs are widened to float32 first, which is exact. float64 inputs: `r2 = r * r` in float64.
 Order and ties: ascending index.
 Padding: index -1 and distance 0 after the last hit; a query without any hit is all padding.
+`repeat_first=True` (as PointNet++'s own) repeats the first hit instead, index and distance; a query
+without any hit then holds index 0 at distance 0.
 Accumulation: float32 (float64 for float64).
 Gradient: of the squared distances to both clouds; padding and the choice of points carry none.
 Determinism: same bytes on every backend and with any number of threads.
@@ -129,7 +131,13 @@ def _nearest(
 
 
 def ball_query(
-    query: torch.Tensor, ref: torch.Tensor, radius: float, K: int, *, nearest: bool = False
+    query: torch.Tensor,
+    ref: torch.Tensor,
+    radius: float,
+    K: int,
+    *,
+    nearest: bool = False,
+    repeat_first: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The first K reference points within `radius` of each query, dense and batched.
 
@@ -139,6 +147,7 @@ def ball_query(
         radius: finite and > 0.
         K: >= 0; may exceed N.
         nearest: keep the nearest K instead of the first K.
+        repeat_first: pad with the first hit (index 0 at distance 0 where there is none).
 
     Returns:
         Squared distances (B, M, K), float32 (float64 for float64), 0 where padded;
@@ -158,4 +167,8 @@ def ball_query(
         distances, indices = _nearest(*rows, clouds, square, K, width)
     else:
         distances, indices = search(*rows, clouds, square, K)
+    if repeat_first:
+        missing = indices < 0
+        distances = torch.where(missing, distances[:, :1], distances)
+        indices = torch.where(missing, indices[:, :1], indices).clamp_min(0)
     return distances.view(batch, queries, K), indices.view(batch, queries, K)

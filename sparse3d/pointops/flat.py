@@ -67,6 +67,24 @@ def _pair(
     return x, y, _clouds.flat(_extend(ptr_y, clouds), _extend(ptr_x, clouds))
 
 
+def _bounds(name: str, ptr: torch.Tensor | None, rows: torch.Tensor) -> torch.Tensor:
+    if ptr is None:
+        return torch.tensor([0, rows.shape[0]])
+    return _clouds.checked_pointer(name, ptr, rows.shape[0], rows.device)
+
+
+def pointed(
+    x: torch.Tensor, y: torch.Tensor, ptr_x: torch.Tensor | None, ptr_y: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Checked rows of x and y and the table of clouds (y queries x) from bounds."""
+    x, y = checked_rows("x", x), checked_rows("y", y)
+    _inputs.alike("x", x, "y", y)
+    bounds_x, bounds_y = _bounds("ptr_x", ptr_x, x), _bounds("ptr_y", ptr_y, y)
+    if bounds_x.numel() != bounds_y.numel():
+        fail("ptr_y", f"of {bounds_x.numel()} entries as ptr_x has", bounds_y.numel())
+    return x, y, _clouds.flat(bounds_y, bounds_x)
+
+
 def _extend(bounds: torch.Tensor, size: int) -> torch.Tensor:
     """The same bounds with empty clouds behind."""
     return torch.cat([bounds, bounds[-1:].expand(size - bounds.numel())])
@@ -285,6 +303,8 @@ def fps(
     random_start: bool = True,
     batch_size: int | None = None,
     ptr: torch.Tensor | Sequence[int] | None = None,
+    *,
+    stay: bool = False,
 ) -> torch.Tensor:
     """Farthest point sampling of a share of each cloud.
 
@@ -296,6 +316,7 @@ def fps(
             its first.
         batch_size: clouds; the largest batch id + 1 where None.
         ptr: bounds [B + 1], take precedence over `batch`.
+        stay: keep taken points in the race, as torch_cluster does; see `furthest_point_sample`.
 
     Returns:
         int64 rows of `x`, cloud by cloud, in the order of taking.
@@ -305,7 +326,7 @@ def fps(
         bounds = _clouds.checked_pointer("ptr", ptr, rows.shape[0], rows.device)
     else:
         bounds = _clouds.pointer("batch", rows.shape[0], batch, batch_size, rows.device)
-    return fps_clouds(rows, bounds, ratio, random_start)
+    return fps_clouds(rows, bounds, ratio, random_start, stay=stay)
 
 
 def fps_clouds(

@@ -110,6 +110,11 @@ of the output it fills, the row it starts from, and the base that returned indic
 """
 
 
+def reduction_slots(size: int, most: int) -> int:
+    """Threads of a peer's reduction over a cloud: the largest power of two in it, up to `most`."""
+    return min(most, 1 << max(size.bit_length() - 1, 0))
+
+
 def furthest_point_sample(
     xyz: torch.Tensor,
     npoint: int,

@@ -9,9 +9,12 @@ a neighbour x of v is drawn until accepted with probability 1/p if x = t, 1 if t
 1/q otherwise (divided by the largest of the three). A node without out-edges stays where it is, and
 its edge is -1. Random numbers come from torch's generator of the CPU (`torch.manual_seed`): uniform
 walks use `torch.rand(starts, walk_length)`, others seed a counter-based generator with one draw.
+`neighbor_sampler`: of each start node's edges, `size` of them (all where it has fewer) or, for
+`size <= 1`, `ceil(size * degree)`, without replacement, from the same generator.
 Gradient: none. Determinism: same seed, same result, whatever the thread count.
 Errors: nodes outside [0, num_nodes), bounds of rows that do not ascend to the number of edges,
-weights that do not match the edges, tensors of several devices, walk_length < 0, p or q <= 0.
+weights that do not match the edges, tensors of several devices, walk_length < 0, p or q <= 0, size
+not finite or <= 0.
 
 Example:
     >>> import torch
@@ -22,6 +25,8 @@ Example:
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 
@@ -311,3 +316,29 @@ def random_walk_csr(
         seed,
     )
     return found
+
+
+def neighbor_sampler(start: torch.Tensor, rowptr: torch.Tensor, size: float) -> torch.Tensor:
+    """Edges sampled without replacement from each start node's row.
+
+    Args:
+        start: (S,) int64 or int32 nodes.
+        rowptr: (num_nodes + 1,) int64 or int32 bounds of the rows.
+        size: edges a node where > 1, else the share of its edges.
+
+    Returns:
+        int64 positions of edges, node by node.
+    """
+    if not 0 < size < math.inf:
+        fail("size", "finite and > 0", size)
+    tensor("rowptr", rowptr, 1)
+    edges = int(rowptr[-1]) if rowptr.numel() else 0
+    bounds = checked_pointer("rowptr", rowptr, edges, start.device, of="edges", least=0).tolist()
+    index("start", start, 1, len(bounds) - 1, pad=False)
+    picked = []
+    for node in start.tolist():
+        first, last = bounds[node], bounds[node + 1]
+        wanted = int(size) if size > 1 else math.ceil(size * (last - first))
+        picked.append(torch.randperm(last - first)[:wanted] + first)
+    empty = torch.empty(0, dtype=torch.int64)
+    return torch.cat([empty, *picked]).to(start.device)

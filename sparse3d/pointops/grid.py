@@ -3,11 +3,13 @@
 Meaning: `grid_cluster` numbers the cells of a regular grid and gives each point its cell.
 Formula: `cell_i = trunc((pos_i - start_i) / size_i)`, `cells_i = trunc((end_i - start_i) / size_i)
 + 1`, `id = sum_i cell_i * prod(cells_0 .. cells_{i-1})` (first axis fastest), the divisions in the
-positions' dtype, ids in int64. start and end default to the smallest and largest position.
+positions' dtype (whole positions and sizes divide as whole numbers), ids in int64. start and end
+default to the smallest and largest position.
 `voxel_grid` adds the batch as a last axis of size 1, so that clouds never share a cell.
 Gradient: none. Determinism: same ids everywhere. Empty input: no ids.
-Errors: size <= 0, sizes that do not match the axes, NaN or infinite positions or corners, a batch
-vector that does not match the points, tensors of several devices, a grid of more than 2^63 cells.
+Errors: size <= 0, sizes that do not match the axes, NaN or infinite positions or corners, whole
+positions with sizes or corners that are not, a batch vector that does not match the points, tensors
+of several devices, a grid of more than 2^63 cells.
 
 Example:
     >>> import torch
@@ -34,6 +36,8 @@ def axis_values(name: str, value: Bound, pos: torch.Tensor) -> torch.Tensor:
     """One value an axis, in the dtype of the positions; a tensor lies with them or on the CPU."""
     if isinstance(value, torch.Tensor) and value.device.type != "cpu":
         same_device(**{name: value, "pos": pos})
+    if not pos.is_floating_point() and torch.as_tensor(value).is_floating_point():
+        fail_type(name, "of whole numbers as pos is", "floating", "convert pos with .float()")
     values = torch.as_tensor(value, dtype=pos.dtype, device=pos.device).reshape(-1)
     if values.numel() == 1:
         values = values.expand(pos.shape[1])
@@ -50,13 +54,30 @@ def corner(name: str, value: Bound, pos: torch.Tensor) -> torch.Tensor:
     return values
 
 
+def _positions(pos: torch.Tensor) -> torch.Tensor:
+    """Finite floating positions, or whole ones as int64."""
+    rows = pos[:, None] if pos.ndim == 1 else pos
+    if tensor("pos", rows).dtype not in (torch.int32, torch.int64):
+        return _inputs.points("pos", rows, 2)
+    if rows.ndim != 2 or rows.shape[1] < 1:
+        fail("pos", "of shape (N, D)", f"shape {list(rows.shape)}")
+    return rows.long()
+
+
+def _cells(apart: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+    """How many sizes a distance from the corner is, towards zero."""
+    if apart.is_floating_point():
+        return (apart / sizes).long()
+    return torch.div(apart, sizes, rounding_mode="trunc")
+
+
 def grid_cluster(
     pos: torch.Tensor, size: Bound, start: Bound | None = None, end: Bound | None = None
 ) -> torch.Tensor:
     """Linear voxel ids.
 
     Args:
-        pos: (N, D) floating, or (N,) for one axis.
+        pos: (N, D) floating, int64 or int32, or (N,) for one axis.
         size: voxel size, a number or one an axis.
         start: corners of the grid, the extent of the points where None.
         end: as `start`.
@@ -64,7 +85,7 @@ def grid_cluster(
     Returns:
         (N,) int64.
     """
-    pos = _inputs.points("pos", pos[:, None] if pos.ndim == 1 else pos, 2)
+    pos = _positions(pos)
     sizes = axis_values("size", size, pos)
     if _inputs.values_known(sizes) and not bool((sizes > 0).all() & sizes.isfinite().all()):
         fail("size", "finite and > 0", sizes.tolist())
@@ -72,13 +93,13 @@ def grid_cluster(
         return pos.new_empty(0, dtype=torch.int64)
     low = pos.amin(0) if start is None else corner("start", start, pos)
     high = pos.amax(0) if end is None else corner("end", end, pos)
-    cells = ((high - low) / sizes).long() + 1
+    cells = _cells(high - low, sizes) + 1
     if _inputs.values_known(cells) and float(cells.cpu().double().prod()) >= 2.0**63:
         fail("size", "large enough for a grid of fewer than 2^63 cells", cells.tolist())
     weights = [torch.ones_like(cells[0])]
     for length in cells[:-1].unbind():
         weights.append(weights[-1] * length)
-    return (((pos - low) / sizes).long() * torch.stack(weights)).sum(1)
+    return (_cells(pos - low, sizes) * torch.stack(weights)).sum(1)
 
 
 def _check_batch(batch: torch.Tensor, pos: torch.Tensor) -> None:
@@ -98,7 +119,7 @@ def voxel_grid(
     end: Bound | None = None,
 ) -> torch.Tensor:
     """Linear voxel ids that never mix clouds; arguments as `grid_cluster`, plus a batch vector."""
-    pos = _inputs.points("pos", pos[:, None] if pos.ndim == 1 else pos, 2)
+    pos = _positions(pos)
     axes = pos.shape[1]
     if batch is not None:
         _check_batch(batch, pos)

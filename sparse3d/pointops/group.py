@@ -2,6 +2,7 @@
 
 Meaning: `gather(features, idx)[b, c, i] = features[b, c, idx[b, i]]`; `group` does the same for
 neighbourhoods: `group(features, idx)[b, c, i, j] = features[b, c, idx[b, i, j]]`.
+`group_offsets(xyz, centres, idx)[b, :, i, j] = xyz[b, idx[b, i, j]] - centres[b, i]`.
 Padding: index -1 (as `ball_query` pads) gives zeros and receives no gradient.
 Dtypes: float32, float16, bfloat16, float64; indices int32 or int64. Values are copied, not rounded.
 Gradient: to the features, summed over the places an index occurs at, in ascending order of place;
@@ -119,3 +120,22 @@ def group(features: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
         features.contiguous(), idx.long().reshape(batch, places * samples)
     )
     return flat.view(batch, features.shape[1], places, samples)
+
+
+def group_offsets(xyz: torch.Tensor, centres: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
+    """Positions of neighbours relative to their centre, channel first.
+
+    Args:
+        xyz: (B, N, D) floating.
+        centres: (B, n, D), same dtype and device.
+        idx: (B, n, s) int64 or int32 in [-1, N); -1 stands for the origin.
+
+    Returns:
+        (B, D, n, s); gradient to both clouds.
+    """
+    _inputs.shaped("xyz", xyz, 3)
+    _inputs.shaped("centres", centres, 3)
+    _inputs.alike("xyz", xyz, "centres", centres)
+    if tensor("idx", idx, 3).shape[1] != centres.shape[1]:
+        fail("idx", f"of {centres.shape[1]} rows, one a centre", idx.shape[1])
+    return group(xyz.transpose(1, 2), idx) - centres.transpose(1, 2)[..., None]

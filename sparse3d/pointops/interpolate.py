@@ -5,7 +5,8 @@ sums features of three known points with given weights.
 Formula: distances as `knn`; `out[b, c, i] = (w0 f[idx0] + w1 f[idx1]) + w2 f[idx2]`, each
 operation rounded on its own in float32 (float64 for float64), the sum rounded to the features'
 dtype. Order and ties: ascending `(d, index)`. Padding: none, fewer than three known points is a
-ValueError.
+ValueError; with `pad=True` (as PointNet++'s own) the rest is index 0 at distance infinity.
+`inverse_distance_weights`: `(1 / (d + 1e-8)) / sum of it over the neighbours`.
 Gradient: `three_interpolate` to features (summed in ascending order of place) and to weights;
 `three_nn` none.
 Determinism: same bytes on every backend and with any number of threads.
@@ -34,6 +35,8 @@ from sparse3d._registry import Op
 from . import _clouds, _inputs
 from .group import feature_map, gather_columns, scatter_columns
 from .knn import search
+
+CLOSE = 1e-8
 
 
 def _reference(features: torch.Tensor, idx: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -82,12 +85,15 @@ def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
 interpolate_columns.gradient(_backward, _setup)
 
 
-def three_nn(unknown: torch.Tensor, known: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def three_nn(
+    unknown: torch.Tensor, known: torch.Tensor, *, pad: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The three nearest known points of each unknown one.
 
     Args:
         unknown: (B, n, 3) floating.
         known: (B, m, 3), m >= 3, same dtype and device.
+        pad: take fewer known points too, index 0 at distance infinity in place of the missing.
 
     Returns:
         Euclidean distances (B, n, 3), ascending, no gradient; int32 indices (B, n, 3).
@@ -96,7 +102,7 @@ def three_nn(unknown: torch.Tensor, known: torch.Tensor) -> tuple[torch.Tensor, 
     _inputs.points("known", known, 3, 3)
     _inputs.alike("unknown", unknown, "known", known)
     batch, places, _ = unknown.shape
-    if batch and places and known.shape[1] < 3:
+    if batch and places and known.shape[1] < 3 and not pad:
         fail("known", "at least 3 points a cloud", known.shape[1], "use knn with a smaller k")
     distances, indices = search(
         unknown.detach().reshape(-1, 3),
@@ -105,7 +111,21 @@ def three_nn(unknown: torch.Tensor, known: torch.Tensor) -> tuple[torch.Tensor, 
         3,
         "euclidean",
     )
-    return distances.view(batch, places, 3), indices.int().view(batch, places, 3)
+    indices = indices.clamp_min(0).int() if pad else indices.int()
+    return distances.view(batch, places, 3), indices.view(batch, places, 3)
+
+
+def inverse_distance_weights(distances: torch.Tensor) -> torch.Tensor:
+    """Weights of neighbours for `three_interpolate`; those of each point add up to 1.
+
+    Args:
+        distances: (B, n, k) floating, Euclidean; infinity weighs nothing.
+
+    Returns:
+        (B, n, k) of the same dtype.
+    """
+    closeness = 1.0 / (tensor("distances", distances, 3) + CLOSE)
+    return closeness / closeness.sum(2, keepdim=True)
 
 
 def three_interpolate(

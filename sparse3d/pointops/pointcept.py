@@ -5,9 +5,14 @@ rows of the whole tensor; -1 where a cloud has too few points, at distance 1e5.
 Order and ties: `knn_query` ascending (distance, index). `farthest_point_sampling` starts at each
 cloud's first point, keeps taken points in the race and breaks ties as the CUDA reduction over
 min(1024, largest power of two in the largest cloud) threads does.
-Formula of `interpolation`: mean of k neighbours weighted by 1 / (distance + 1e-8); a missing
-neighbour weighs nothing.
-Gradient: `grouping` and `interpolation` to the features (and `grouping` to positions).
+`dilated_knn_query` keeps of `1 + (nsample - 1) * (dilation + 1)` nearest points those at places
+`0, dilation + 1, 2 * (dilation + 1), ...`; in a cloud of fewer, n, at places `int(i * step)`, with
+`step = ((n - 1) / (nsample - 1) - 1) + 1` in float64.
+Formula of `interpolation`: mean of k neighbours weighted by 1 / (distance + 1e-8), with
+`soft=True` by 1 / (sqrt(distance^2 + 1e-8) + 1e-8); a missing neighbour weighs nothing.
+`divided_ends`: ends of clouds of `size // scale` points each.
+Gradient: `grouping` and `interpolation` to the features (and `grouping` and soft `interpolation` to
+positions).
 Determinism: same bytes on every backend and thread count.
 Errors: offsets that are no whole numbers or do not ascend to the number of points, NaN or infinity,
 tensors of several devices, an interpolated point whose cloud has no points to take features from.
@@ -32,6 +37,7 @@ from sparse3d.ops.segment import take_rows
 from . import _inputs
 from ._clouds import checked_pointer, flat, pointer, whole_numbers
 from .flat import answerable, checked_rows, sample
+from .fps import reduction_slots
 from .knn import search
 
 MISSING = 1e5
@@ -76,8 +82,7 @@ def farthest_point_sampling(
         fail("new_offset", f"ascending with {sizes.numel()} entries", ends.tolist())
     if bool(((sizes == 0) & (counts > 0)).any()):
         fail("new_offset", "without points of an empty cloud", ends.tolist())
-    largest = int(sizes.max()) if sizes.numel() else 1
-    slots = min(_THREADS, 1 << max(largest.bit_length() - 1, 0))
+    slots = reduction_slots(int(sizes.max()) if sizes.numel() else 1, _THREADS)
     return sample(rows, bounds, counts, bounds[:-1], stay=True, slots=slots).int()
 
 
@@ -93,6 +98,30 @@ def knn_query(
     _inputs.count("nsample", nsample, 0)
     found = search(queries.detach(), points.detach(), clouds, nsample, "euclidean")
     return found[1].int(), found[0].clamp_max(MISSING)
+
+
+def dilated_knn_query(
+    nsample: int,
+    dilation: int,
+    xyz: torch.Tensor,
+    offset: torch.Tensor,
+    new_xyz: torch.Tensor,
+    new_offset: torch.Tensor,
+) -> torch.Tensor:
+    """int32 rows (m, nsample): every (dilation + 1)-th neighbour; a small cloud spreads its own."""
+    _inputs.count("nsample", nsample, 1)
+    _inputs.count("dilation", dilation, 0)
+    total = 1 + (nsample - 1) * (dilation + 1)
+    every, _ = knn_query(total, xyz, offset, new_xyz, new_offset)
+    sizes = torch.diff(offset.cpu().long(), prepend=torch.zeros(1, dtype=torch.int64)).tolist()
+    ends = new_offset.tolist()
+    parts = []
+    for size, begin, end in zip(sizes, [0, *ends[:-1]], ends, strict=True):
+        extra: float = dilation
+        if size < total and nsample > 1:
+            extra = (size - 1) / (nsample - 1) - 1
+        parts.append(every[begin:end, [int((extra + 1) * place) for place in range(nsample)]])
+    return torch.cat([every[:0, :nsample], *parts])
 
 
 def rows_at(values: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
@@ -150,8 +179,10 @@ def interpolation(
     offset: torch.Tensor,
     new_offset: torch.Tensor,
     k: int = 3,
+    *,
+    soft: bool = False,
 ) -> torch.Tensor:
-    """(m, 3), (n, 3), (m, c) -> (n, c)."""
+    """(m, 3), (n, 3), (m, c) -> (n, c); `soft` distances have a gradient to both positions."""
     points, queries, clouds = offset_clouds(xyz, offset, new_xyz, new_offset)
     same_device(feat=tensor("feat", feat), xyz=points)
     if feat.shape[:1] != points.shape[:1]:
@@ -159,9 +190,21 @@ def interpolation(
     _inputs.count("k", k, 1)
     answerable("offset", "new_offset", clouds)
     distance, idx = search(queries.detach(), points.detach(), clouds, k, "euclidean")
+    if soft:
+        apart = queries[:, None] - rows_at(points, idx)
+        distance = (apart.square().sum(-1) + 1e-8).sqrt()
     closeness = torch.where(idx >= 0, 1.0 / (distance.clamp_max(MISSING) + 1e-8), 0)
     weight = closeness / closeness.sum(1, keepdim=True)
     return (rows_at(feat, idx) * weight[..., None].to(feat.dtype)).sum(1)
+
+
+def divided_ends(offset: torch.Tensor, scale: int) -> torch.Tensor:
+    """Inclusive ends of clouds that keep every `scale`-th of their points, int32."""
+    _inputs.count("scale", scale, 1)
+    ends = whole_numbers("offset", offset, offset.device)
+    sizes = torch.diff(ends, prepend=ends.new_zeros(1))
+    kept = torch.div(sizes, scale, rounding_mode="floor").cumsum(0)
+    return kept.to(offset.device, torch.int32)
 
 
 def offset2batch(offset: torch.Tensor) -> torch.Tensor:

@@ -1,15 +1,22 @@
-"""Scatter reductions: sum, mean, maximum and minimum of entries that share an index.
+"""Scatter reductions: sum, product, mean, maximum and minimum of entries that share an index.
 
 Meaning: `out[..., i, ...] = reduce of src[..., j, ...] over all j with index[..., j, ...] = i`.
 Shapes: `index` is 1-dimensional (along `dim`) or broadcasts to `src` as in torch_scatter: leading
 axes first. `out` has `src`'s shape with `dim_size` along `dim` (default: largest index + 1).
-Order: entries of a segment are added in ascending order of j, whatever the threads.
+Order: entries of a segment are added in ascending order of j, whatever the threads; products are
+made of neighbours in that order, two by two, until one is left.
 Ties of maximum and minimum: the lowest j. `arg`: int64, that j; -1 where a segment is empty.
-Empty segments: 0 for all four. Mean divides by max(count, 1); integers are divided with floor.
+Empty segments: 0, product 1. Mean divides by max(count, 1), integers with floor or, by
+`rounding="trunc"`, towards zero.
+initial: values of the result's shape and `src`'s dtype that the reduction starts from. Sum and
+product take them as one more entry, mean counts them into the sum but not into the count, and
+maximum and minimum keep them, with `arg` -1, unless an entry is strictly greater or less.
 Accumulation: float32 for float16, bfloat16 and float32; float64; integers exactly.
-Gradient: sum and mean spread to all entries, maximum and minimum to the entry named by `arg`.
+Gradient: sum and mean spread to all entries, a product's entry gets the product of the others,
+maximum and minimum to the entry named by `arg`; `initial` gets its share of each.
 Determinism: same bytes on every backend and with any number of threads.
-Errors: a negative index, one >= dim_size, an index that does not broadcast.
+Errors: a negative index, one >= dim_size, an index that does not broadcast, an `initial` of another
+shape, dtype or device.
 
 Example:
     >>> import torch
@@ -30,10 +37,12 @@ from dataclasses import dataclass
 import torch
 
 from sparse3d._check import fail, fail_type, same_device, tensor
-from sparse3d.ops.order import count_ids
-from sparse3d.ops.segment import segment_max, segment_sum
+from sparse3d.ops.order import count_ids, order_keys, running_sum
+from sparse3d.ops.segment import segment_max, segment_sum, take_rows
 
-from ._inputs import count, values_known
+from ._inputs import count, largest, values_known
+
+ROUNDINGS = ("floor", "trunc")
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,62 @@ class Layout:
 
     def restore(self, out: torch.Tensor, dim: int) -> torch.Tensor:
         return out.reshape([self.size, *self.rest]).movedim(0, dim)
+
+    def entries(self, rows: torch.Tensor, dim: int) -> torch.Tensor:
+        """The inverse of `rows`."""
+        columns = math.prod(self.rest)
+        length = self.ids.numel() if self.shared else self.ids.numel() // max(columns, 1)
+        return rows.reshape([length, *self.rest]).movedim(0, dim)
+
+    def spread(self, out: torch.Tensor) -> torch.Tensor:
+        """Each row's segment of `out` [num, C]; the gradient is a sum in order."""
+        return take_rows(out, self.ids) if out.is_floating_point() else out[self.ids]
+
+
+def broadcast_index(index: torch.Tensor, src: torch.Tensor, dim: int) -> torch.Tensor:
+    """`index` with axes added until it has the shape of `src`: a vector lies along `dim`."""
+    spread = index
+    if index.ndim == 1:
+        spread = spread.reshape([1] * (dim % src.ndim) + [-1])
+    spread = spread.reshape([*spread.shape, *[1] * (src.ndim - spread.ndim)])
+    try:
+        return spread.expand(src.shape)
+    except RuntimeError:
+        fail("index", f"broadcastable to src {list(src.shape)}", list(index.shape))
+
+
+def start_of(
+    src: torch.Tensor, dim: int, dim_size: int | None, initial: torch.Tensor | None
+) -> int | None:
+    """Segments, where the initial values tell them; those are checked."""
+    if initial is None:
+        return dim_size
+    tensor("initial", initial, src.ndim)
+    same_device(src=src, initial=initial)
+    if initial.dtype != src.dtype:
+        fail_type("initial", f"{src.dtype} as src is", initial.dtype)
+    if not -src.ndim <= dim < src.ndim:
+        fail("dim", f"in [{-src.ndim}, {src.ndim})", dim)
+    wanted = list(src.shape)
+    wanted[dim] = initial.shape[dim] if dim_size is None else dim_size
+    if list(initial.shape) != wanted:
+        fail("initial", f"of shape {wanted}", list(initial.shape))
+    return int(initial.shape[dim])
+
+
+def _segments(index: torch.Tensor, dim_size: int | None) -> int:
+    """How many segments there are: as stated, or the largest index + 1."""
+    highest = -1
+    if index.numel() and values_known(index):
+        low, highest = (int(bound) for bound in torch.aminmax(index))
+        if low < 0:
+            fail("index", ">= 0", low)
+    elif index.numel() and dim_size is None:
+        highest = largest("index", index, "pass dim_size")
+    size = highest + 1 if dim_size is None else count("dim_size", dim_size, 0)
+    if highest >= size:
+        fail("index", f"in [0, {size}), dim_size", highest)
+    return size
 
 
 def lay_out(
@@ -76,14 +141,7 @@ def lay_out(
             index = spread.expand_as(src)
         except RuntimeError:
             fail("index", f"broadcastable to src {list(src.shape)}", list(index.shape))
-    highest = -1
-    if index.numel() and values_known(index):
-        low, highest = (int(bound) for bound in torch.aminmax(index))
-        if low < 0:
-            fail("index", ">= 0", low)
-    size = highest + 1 if dim_size is None else count("dim_size", dim_size, 0)
-    if highest >= size:
-        fail("index", f"in [0, {size}), dim_size", highest)
+    size = _segments(index, dim_size)
     rest = [length for axis, length in enumerate(src.shape) if axis != dim]
     if index.ndim == 1 or all(length == 1 for length in rest):
         ids = index.reshape(-1).long()
@@ -94,7 +152,8 @@ def lay_out(
     return Layout(ids, size * columns, size, rest, False), dim
 
 
-def _sum(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
+def sum_rows(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """Sums [num, C] of the rows of each segment."""
     if rows.is_floating_point():
         total: torch.Tensor = segment_sum(rows.contiguous(), layout.ids, layout.num)
         return total
@@ -102,21 +161,49 @@ def _sum(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
     return rows.new_zeros((layout.num, rows.shape[1])).index_add(0, layout.ids, rows)
 
 
-def _arg_max(keys: torch.Tensor, layout: Layout) -> torch.Tensor:
-    if keys.is_floating_point():
-        arg: torch.Tensor = segment_max(keys.contiguous(), layout.ids, layout.num)[1]
-        return arg
-    shape = (layout.num, keys.shape[1])
-    index = layout.ids[:, None].expand_as(keys)
-    best = keys.new_zeros(shape).scatter_reduce(0, index, keys, "amax", include_self=False)
-    place = torch.arange(keys.shape[0], device=keys.device)[:, None].expand_as(keys)
-    place = torch.where(keys == best[layout.ids], place, keys.shape[0])
-    first = place.new_full(shape, keys.shape[0]).scatter_reduce(0, index, place, "amin")
-    return torch.where(first < keys.shape[0], first, -1)
+def _extreme(rows: torch.Tensor, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:
+    """Maxima [num, C] and their rows; 0 and -1 where a segment is empty."""
+    if rows.is_floating_point():
+        found: tuple[torch.Tensor, torch.Tensor] = segment_max(
+            rows.contiguous(), layout.ids, layout.num
+        )
+        return found
+    shape = (layout.num, rows.shape[1])
+    index = layout.ids[:, None].expand_as(rows)
+    best = rows.new_zeros(shape).scatter_reduce(0, index, rows, "amax", include_self=False)
+    place = torch.arange(rows.shape[0], device=rows.device)[:, None].expand_as(rows)
+    place = torch.where(rows == best[layout.ids], place, rows.shape[0])
+    first = place.new_full(shape, rows.shape[0]).scatter_reduce(0, index, place, "amin")
+    return best, torch.where(first < rows.shape[0], first, -1)
+
+
+def _product(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """Entries of a segment side by side; in each round every second takes the next one in."""
+
+    def taken(values: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        return take_rows(values, at) if values.is_floating_point() else values[at]
+
+    order = order_keys(layout.ids)
+    ids, rows = layout.ids[order], taken(rows, order)
+    counts = count_ids(ids, layout.num)
+    while ids.numel() and int(counts.max()) > 1:
+        place = torch.arange(ids.numel(), device=ids.device)
+        rank = place - (running_sum(counts) - counts)[ids]
+        kept = (rank % 2 == 0).nonzero()[:, 0]
+        paired = rank[kept] + 1 < counts[ids[kept]]
+        partner = taken(rows, (kept + 1).clamp_max(ids.numel() - 1))
+        rows = taken(rows, kept) * torch.where(paired[:, None], partner, 1)
+        ids, counts = ids[kept], torch.div(counts + 1, 2, rounding_mode="floor")
+    return rows.new_ones((layout.num, rows.shape[1])).index_copy(0, ids, rows)
 
 
 def scatter_sum(
-    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    dim_size: int | None = None,
+    *,
+    initial: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Sum of the entries of each segment.
 
@@ -125,60 +212,110 @@ def scatter_sum(
         index: int64 or int32, 1-dimensional along `dim` or broadcastable to `src`.
         dim: the reduced axis.
         dim_size: segments; the largest index + 1 where None.
+        initial: values to start from, shaped as the result; they tell `dim_size` too.
 
     Returns:
         `src`'s dtype, `dim_size` entries along `dim`.
     """
-    layout, dim = lay_out(src, index, dim, dim_size)
-    return layout.restore(_sum(layout.rows(src, dim), layout), dim)
+    layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
+    total = layout.restore(sum_rows(layout.rows(src, dim), layout), dim)
+    return total if initial is None else initial + total
+
+
+def scatter_mul(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    dim_size: int | None = None,
+    *,
+    initial: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Product of the entries of each segment, 1 where empty; arguments as `scatter_sum`."""
+    layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
+    product = layout.restore(_product(layout.rows(src, dim), layout), dim)
+    return product if initial is None else initial * product
 
 
 def scatter_mean(
-    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    dim_size: int | None = None,
+    *,
+    rounding: str = "floor",
+    initial: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Mean of the entries of each segment; arguments as `scatter_sum`."""
-    layout, dim = lay_out(src, index, dim, dim_size)
-    total = _sum(layout.rows(src, dim), layout)
+    """Mean of the entries of each segment; arguments as `scatter_sum`.
+
+    Args:
+        src: as `scatter_sum`.
+        index: as `scatter_sum`.
+        dim: as `scatter_sum`.
+        dim_size: as `scatter_sum`.
+        rounding: of integers, "floor" or "trunc".
+        initial: as `scatter_sum`; part of the sum, not of the count.
+    """
+    if rounding not in ROUNDINGS:
+        fail("rounding", f"one of {ROUNDINGS}", repr(rounding))
+    layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
+    total = sum_rows(layout.rows(src, dim), layout)
+    if initial is not None:
+        total = total + layout.rows(initial, dim)
     counts = count_ids(layout.ids, layout.num).clamp_min(1)[:, None]
     if src.is_floating_point():
         mean = total / counts.to(total.dtype)
     else:
-        mean = torch.div(total, counts.to(total.dtype), rounding_mode="floor")
+        mean = torch.div(total, counts.to(total.dtype), rounding_mode=rounding)
     return layout.restore(mean, dim)
 
 
 def scatter_max(
-    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    dim_size: int | None = None,
+    *,
+    initial: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Maximum of each segment and the int64 position of it along `dim`; arguments as `scatter_sum`.
 
     Returns:
-        `(out, arg)`; 0 and -1 where a segment is empty.
+        `(out, arg)`; 0 (or `initial`) and -1 where a segment is empty.
     """
-    layout, dim = lay_out(src, index, dim, dim_size)
-    rows = layout.rows(src, dim)
-    return _pick(rows, rows.detach(), layout, dim)
+    layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
+    value, arg = _placed(*_extreme(layout.rows(src, dim), layout), layout, dim)
+    if initial is None:
+        return value, arg
+    wins = (arg >= 0) & (value > initial)
+    return torch.where(wins, value, initial), torch.where(wins, arg, -1)
 
 
 def scatter_min(
-    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    dim_size: int | None = None,
+    *,
+    initial: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Minimum of each segment and the int64 position of it along `dim`; see `scatter_max`."""
-    layout, dim = lay_out(src, index, dim, dim_size)
+    layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
     rows = layout.rows(src, dim)
-    keys = -rows.detach() if src.is_floating_point() else ~rows.detach()
-    return _pick(rows, keys, layout, dim)
+    # ~ and not - for whole numbers, whose least has no opposite.
+    value, arg = _extreme(-rows if src.is_floating_point() else ~rows, layout)
+    value = torch.where(arg >= 0, -value if src.is_floating_point() else ~value, 0)
+    value, arg = _placed(value, arg, layout, dim)
+    if initial is None:
+        return value, arg
+    wins = (arg >= 0) & (value < initial)
+    return torch.where(wins, value, initial), torch.where(wins, arg, -1)
 
 
-def _pick(
-    rows: torch.Tensor, keys: torch.Tensor, layout: Layout, dim: int
+def _placed(
+    value: torch.Tensor, arg: torch.Tensor, layout: Layout, dim: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    arg = _arg_max(keys, layout)
-    if rows.shape[0]:
-        out = torch.where(arg >= 0, rows.gather(0, arg.clamp_min(0)), 0)
-    else:
-        out = rows.new_zeros(arg.shape)
+    """Values and rows of segments as the caller's axes have them."""
     if not layout.shared:
         columns = layout.num // max(layout.size, 1)
         arg = torch.where(arg >= 0, torch.div(arg, max(columns, 1), rounding_mode="floor"), -1)
-    return layout.restore(out, dim), layout.restore(arg, dim)
+    return layout.restore(value, dim), layout.restore(arg, dim)

@@ -16,7 +16,10 @@ from point_oracle import make_cloud
 
 from sparse3d import compat
 
-NAMES = ("pointnet2_ops", "knn_cuda", "torch_cluster", "torch_scatter", "pytorch3d", "pointops")
+NAMES = (
+    "pointnet2_ops", "knn_cuda", "torch_cluster", "torch_scatter", "pytorch3d", "pointops",
+    "pointops2",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +35,9 @@ def test_imports_specs_versions_and_pickles() -> None:
     import pointops
     import pytorch3d.ops.knn
     import torch_cluster
-    import torch_scatter.composite
+    import torch_scatter.composite.logsumexp
+    import torch_scatter.composite.softmax
+    import torch_scatter.composite.std
     from knn_cuda import KNN
     from pointnet2_ops import pointnet2_modules, pointnet2_utils
     from pytorch3d.loss.chamfer import chamfer_distance
@@ -46,6 +51,8 @@ def test_imports_specs_versions_and_pickles() -> None:
         assert int(major) == int(importlib.metadata.version(name).split(".")[0])
     assert callable(torch_cluster.fps)  # not the submodule of that name
     assert pytorch3d.ops.knn.knn_points is knn_points
+    assert torch_scatter.composite.std.scatter_std is torch_scatter.scatter_std
+    assert torch_scatter.composite.softmax.scatter_softmax is torch_scatter.scatter_softmax
     for thing in (
         chamfer_distance,
         ball_query,
@@ -144,6 +151,8 @@ class TestPointnet2Ops:
         assert features.grad is not None
         names = list(single.state_dict())
         assert names[:2] == ["mlps.0.0.weight", "mlps.0.1.weight"]
+        with pytest.raises(ValueError, match="radius and nsample must be given with npoint"):
+            PointnetSAModule([5, 9], npoint=16)
 
 
 class TestKnnCuda:
@@ -285,10 +294,11 @@ class TestTorchScatter:
         wanted = torch.tensor([1.0, 2.0]).logsumexp(0)
         found = scatter_logsumexp(src, index)
         assert torch.allclose(found, torch.tensor([wanted, 0.0, 0.0, 4.0]))
-        into = torch.zeros(4)
+        into = torch.tensor([0.0, 7.0, 9.0, 0.0])
         assert scatter_logsumexp(src, index, out=into) is into
         more = torch.tensor([0.0, 1.0, 2.0]).logsumexp(0), torch.tensor([0.0, 4.0]).logsumexp(0)
-        assert torch.allclose(into, torch.tensor([more[0], 0.0, 0.0, more[1]]))
+        # Segments without anything keep what was there.
+        assert torch.allclose(into, torch.tensor([more[0], 7.0, 9.0, more[1]]))
         src, into = torch.tensor([1.0, 3.0, 8.0]), torch.full((2,), 2.0)
         found = scatter_std(src, torch.tensor([0, 0, 1]), out=into)
         assert into.tolist() == [4.0, 2.0]
@@ -515,3 +525,63 @@ class TestPointops:
         assert pointops.batch2offset(batch).tolist() == [2, 3, 3, 4]
         assert pointops.batch2offset(batch).dtype == torch.int32
         assert torch.equal(pointops.offset2batch(pointops.batch2offset(batch)), batch)
+
+
+class TestPointops2:
+    def test_pairs_in_any_order_and_query_by_query_agree(self) -> None:
+        from pointops2 import pointops
+
+        rows, heads, width, pairs, size = 9, 2, 4, 40, 5
+        query, key = torch.rand(2, rows, heads, width)
+        table_q, table_k = torch.rand(2, size, heads, width, 3)
+        target = torch.randint(0, rows, (pairs,)).sort().values
+        refer, where = torch.randint(0, rows, (pairs,)), torch.randint(0, size, (pairs, 3)).int()
+        counts = target.bincount()
+        bounds = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
+        pair = target.int(), refer.int()
+        flat = pointops.attention_step1(query, key, *pair)
+        assert torch.allclose(flat, (query[target] * key[refer]).sum(-1))
+        again = pointops.attention_step1_v2(query, key, pair[1], bounds, counts.max())
+        assert torch.equal(again, flat)
+        one = pointops.dot_prod_with_idx(query, pair[0], table_q, where)
+        picked = torch.stack([table_q[where[:, axis].long(), ..., axis] for axis in range(3)])
+        assert torch.allclose(one, (query[target] * picked.sum(0)).sum(-1), rtol=1e-5)
+        both = pointops.dot_prod_with_idx_v2(query, pair[0], key, pair[1], table_q, table_k, where)
+        two = pointops.dot_prod_with_idx(key, pair[1], table_k, where)
+        assert torch.equal(both, one + two)
+        third = pointops.dot_prod_with_idx_v3(
+            query, bounds, counts.max(), key, pair[1], table_q, table_k, where
+        )
+        assert torch.equal(third, both)
+        values = pointops.attention_step2_with_rel_pos_value(flat, key, *pair, table_k, where)
+        picked = torch.stack([table_k[where[:, axis].long(), ..., axis] for axis in range(3)])
+        wanted = torch.zeros(rows, heads, width)
+        wanted.index_add_(0, target, flat[..., None] * (key[refer] + picked.sum(0)))
+        assert torch.allclose(values, wanted[: len(values)], rtol=1e-5)
+        second = pointops.attention_step2_with_rel_pos_value_v2(
+            flat, key, bounds, counts.max(), pair[1], table_k, where
+        )
+        assert second.shape == (rows, heads, width)
+        assert torch.equal(second[: len(values)], values)
+        assert pointops.attention_step2(flat, key, pair[0] * 0, pair[1]).shape[0] == 1
+
+    def test_neighbours(self) -> None:
+        import pointops
+        import pointops2.pointops as second
+
+        cloud, feat = torch.rand(40, 3), torch.rand(40, 4)
+        ends = torch.tensor([16, 40], dtype=torch.int32)
+        groups, index = second.queryandgroup(
+            4, cloud, cloud, feat, None, ends, ends, return_indx=True
+        )
+        assert torch.equal(groups, pointops.queryandgroup(4, cloud, cloud, feat, None, ends, ends))
+        assert torch.equal(index, pointops.knn_query(4, cloud, ends)[0])
+        patches, taken = second.Divide2Patch(8, cloud, ends, return_offset=True)
+        assert taken.tolist() == [2, 5]
+        assert patches.shape == (5, 8)
+        assert (patches[:2] < 16).all()
+        assert second.Divide2Patch(8, cloud, ends, anchor_scale=4).shape == (10, 8)
+        soft = second.interpolation_v2(cloud, cloud + 0.1, feat, ends, ends)
+        plain = second.interpolation(cloud, cloud + 0.1, feat, ends, ends)
+        assert torch.allclose(soft, plain, atol=1e-4)
+        assert torch.equal(second.grouping(feat, index), feat[index.long()])

@@ -196,6 +196,61 @@ def point_operators(gpu: Gpu) -> torch.Tensor:
     return sums.sum() + grid.sum() + rows.sum() + loss + near.sum() + sampled.sum()
 
 
+def scattered(gpu: Gpu) -> torch.Tensor:
+    """Reductions, runs, and what point transformers make of neighbourhoods."""
+    src, index = gpu(torch.rand(300, 3)).requires_grad_(), gpu(torch.arange(300) // 7)
+    bounds = gpu(torch.tensor([0, 90, 90, 300]))
+    parts = [
+        pointops.scatter_softmax(src, index, 0)[:, :1],
+        pointops.scatter_log_softmax(src, index, 0),
+        pointops.scatter_logsumexp(src, index, 0),
+        pointops.scatter_std(src, index, 0),
+        pointops.scatter_mul(src, index, 0),
+        pointops.scatter_max(src, index, 0)[0],
+        pointops.scatter_min(src, index, 0)[0],
+        pointops.segments.segment_csr(src, bounds, "mean")[0],
+        pointops.segments.gather_coo(src, index),
+        pointops.segments.gather_csr(src[:3], bounds),
+    ]
+    near = gpu(torch.arange(900).view(300, 3) % 300)
+    parts.append(pointops.attention.subtraction(src, src, near)[0])
+    weight = pointops.attention.subtraction(src, src, near)[..., :1]
+    parts.append(pointops.attention.aggregation(src, src[:, None].expand(-1, 3, -1), weight, near))
+    heads, pairs = src.view(300, 1, 3), near.reshape(-1)
+    steps = pointops.attention
+    relation = steps.attention_relation_step(heads, heads, src[0], pairs, pairs.flip(0))
+    parts.append(steps.attention_fusion_step(relation, heads, pairs, pairs.flip(0)))
+    table, where = gpu(torch.rand(5, 1, 3, 3)).requires_grad_(), near.repeat(3, 1) % 5
+    parts.append(steps.relative_bias(heads, heads, table, table, pairs, pairs.flip(0), where))
+    ends = gpu(torch.arange(0, 901, 3))
+    parts.append(
+        steps.relative_fusion_step(
+            relation, heads, table, steps.targets(ends, 900), pairs, where, compact=True
+        )
+    )
+    return torch.cat([part.reshape(-1) for part in parts]).sum()
+
+
+def neighbourhoods(gpu: Gpu) -> torch.Tensor:
+    cloud = gpu(clouds(2, 70)[0]).requires_grad_()
+    lengths = gpu(torch.tensor([70, 33]))
+    found, index = pointops.padded.knn_points(cloud, cloud, lengths, lengths, K=3)
+    near, hits = pointops.padded.ball_query(cloud, cloud, lengths, lengths, 4, 0.5)
+    taken = pointops.padded.sample_farthest_points(cloud, lengths, 40)
+    rows = pointops.padded.masked_gather(cloud, taken).sum()
+    rows = rows + pointops.padded.masked_gather(cloud, hits).sum()
+    rows = rows + pointops.padded.knn_gather(cloud, index, lengths).sum()
+    offsets = pointops.group_offsets(cloud, cloud, hits.clamp_min(0)).pow(2).sum()
+    distance, _ = pointops.three_nn(cloud, cloud[:, :2], pad=True)
+    weights = pointops.inverse_distance_weights(distance)
+    flat, ends = cloud.detach().reshape(-1, 3), gpu(torch.tensor([70, 140]))
+    shell = pointops.shell.shell_query(4, 0.9, 0.1, flat, ends)[1]
+    chance = pointops.shell.random_shell_query(4, 0.9, 0.1, flat, ends)[1]
+    spread = pointcept.dilated_knn_query(4, 1, flat, ends, flat, ends)
+    total = found.sum() + near.sum() + rows + offsets + weights.sum()
+    return total + shell.sum() + chance.sum() + spread.sum()
+
+
 CASES: dict[str, Callable[[Gpu], torch.Tensor]] = {
     "minkunet": minkunet,
     "spvcnn": spvcnn,
@@ -209,6 +264,8 @@ CASES: dict[str, Callable[[Gpu], torch.Tensor]] = {
     "point transformer": transformer,
     "point mae": point_mae,
     "point operators": point_operators,
+    "scattered": scattered,
+    "neighbourhoods": neighbourhoods,
 }
 
 

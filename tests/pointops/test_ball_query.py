@@ -147,3 +147,27 @@ def test_bad_input(backend: str) -> None:
     broken[0, 3, 2] = float("nan")
     with pytest.raises(ValueError, match="ref must be finite"):
         ball_query(cloud, broken, 1.0, 1)
+
+
+def test_repeating_the_first_hit(backend: str, shape: str) -> None:
+    cloud = make_cloud(shape, 120)
+    query = torch.cat([cloud[:20], torch.full((1, 3), 1e4)])
+    radius = oracle.RADII[shape]
+    plain = ball_query(query[None], cloud[None], radius, 9)
+    distance, index = ball_query(query[None], cloud[None], radius, 9, repeat_first=True)
+    wanted = oracle.ball(query, cloud, radius, 9)
+    wanted = np.where(wanted < 0, wanted[:, :1], wanted)
+    assert np.array_equal(index[0].numpy(), wanted.clip(0))
+    table = np.take_along_axis(oracle.distances32(query, cloud), wanted.clip(0), 1)
+    assert np.array_equal(distance[0, :20].numpy(), table[:20])
+    assert not index[0, 20].any()  # no hit: index 0 at distance 0
+    assert not distance[0, 20].any()
+    assert torch.equal(torch.where(plain[1] < 0, -1, index), plain[1])
+
+
+def test_gradient_of_the_repeated_hit() -> None:
+    query = torch.rand(1, 3, 3, dtype=torch.float64, requires_grad=True)
+    ref = torch.rand(1, 6, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda q, r: ball_query(q, r, 0.6, 5, repeat_first=True)[0], (query, ref)
+    )

@@ -91,3 +91,33 @@ def test_a_network_of_point_operators_compiles_to_one_graph() -> None:
     xyz, features = torch.rand(2, 40, 3), torch.rand(2, 5, 40)
     traced = torch.compile(net, fullgraph=True, backend="aot_eager")
     assert torch.equal(traced(xyz, features), net(xyz, features))
+
+
+X, IDS = torch.linspace(-1, 1, 24).view(8, 3), torch.tensor([0, 0, 1, 1, 1, 3, 3, 3])
+COMPILED = {
+    "scatter_sum": lambda x, ids: pointops.scatter_sum(x, ids, 0),
+    "scatter_max": lambda x, ids: pointops.scatter_max(x, ids, 0)[0],
+    "scatter_softmax": lambda x, ids: pointops.scatter_softmax(x, ids, 0),
+    "scatter_mul": lambda x, ids: pointops.scatter_mul(x, ids, 0),
+    "segment_coo": lambda x, ids: pointops.segments.segment_coo(x, ids, reduce="mean")[0],
+    "knn": lambda x, ids: flat.knn(x, x, 2, ids, ids),
+    "radius_graph": lambda x, ids: flat.radius_graph(x, 0.9, ids),
+    "fps": lambda x, ids: flat.fps(x, ids, 0.5, random_start=False),
+    "batch2offset": lambda x, ids: pointops.pointcept.batch2offset(ids),
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_sizes_that_lie_in_values_are_found_when_compiled(name: str) -> None:
+    """The number of segments or clouds is the largest id + 1, there too."""
+    torch._dynamo.reset()
+    run = COMPILED[name]
+    assert torch.equal(torch.compile(run, backend="eager")(X, IDS), run(X, IDS))
+
+
+def test_ids_without_values_need_a_stated_size() -> None:
+    src, ids = torch.empty(4, 2, device="meta"), torch.empty(4, dtype=torch.int64, device="meta")
+    with pytest.raises(ValueError, match=r"index must be a tensor with values.*pass dim_size"):
+        pointops.scatter_sum(src, ids, 0)
+    with pytest.raises(ValueError, match=r"batch_x must be a tensor with values.*pass batch_size"):
+        flat.knn(src, src, 1, ids, ids)

@@ -229,3 +229,11 @@ def test_empty(backend: str) -> None:
     assert flat.radius_graph(nothing, 1.0, batch).shape == (2, 0)
     assert flat.fps(nothing, batch).shape == (0,)
     assert flat.nearest(nothing, nothing).shape == (0,)
+
+
+def test_taken_points_can_stay_in_the_race(backend: str, shape: str) -> None:
+    cloud = make_cloud(shape, 90)
+    taken = flat.fps(cloud, ptr=[0, 40, 90], ratio=0.5, random_start=False, stay=True).tolist()
+    assert taken[:20] == oracle.fps(cloud[:40], 20, stay=True)
+    assert taken[20:] == [row + 40 for row in oracle.fps(cloud[40:], 25, stay=True)]
+    assert flat.fps(torch.zeros(4, 3), random_start=False, stay=True).tolist() == [0, 0]

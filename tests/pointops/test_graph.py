@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sparse3d.pointops import flat, graclus_cluster, random_walk
+from sparse3d.pointops import flat, graclus_cluster, neighbor_sampler, random_walk
 from sparse3d.pointops.graph import graclus, graclus_csr, random_walk_csr, walk
 
 
@@ -193,3 +193,29 @@ def test_graphs_lie_on_one_device(backend: str) -> None:
     ):
         with pytest.raises(ValueError, match="must be on one device, got"):
             call()
+
+
+def test_neighbour_sampler_takes_edges_once() -> None:
+    rowptr = torch.tensor([0, 5, 5, 9])
+    start = torch.tensor([2, 0, 1], dtype=torch.int32)
+    whole = neighbor_sampler(start, rowptr, 1.0)
+    assert sorted(whole[:4].tolist()) == [5, 6, 7, 8]
+    assert sorted(whole[4:].tolist()) == [0, 1, 2, 3, 4]
+    few = neighbor_sampler(start, rowptr, 3)
+    assert set(few[:3].tolist()) < {5, 6, 7, 8}
+    assert len(set(few.tolist())) == 6
+    assert len(neighbor_sampler(start, rowptr, 0.5)) == 2 + 3  # ceil of the share
+    assert neighbor_sampler(start[2:], rowptr, 3).tolist() == []
+    torch.manual_seed(0)
+    seen = {tuple(neighbor_sampler(start[1:2], rowptr, 2).tolist()) for _ in range(300)}
+    assert len(seen) == 20  # every ordered pair of five edges
+
+
+def test_bad_samples() -> None:
+    rowptr, start = torch.tensor([0, 2]), torch.tensor([0])
+    with pytest.raises(ValueError, match="size must be finite and > 0, got 0"):
+        neighbor_sampler(start, rowptr, 0)
+    with pytest.raises(ValueError, match=r"start must be in \[0, 1\), got 1"):
+        neighbor_sampler(start + 1, rowptr, 1)
+    with pytest.raises(ValueError, match="rowptr must be ascending"):
+        neighbor_sampler(start, torch.tensor([0, 3, 2]), 1)

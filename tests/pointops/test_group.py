@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sparse3d.pointops import gather, group
+from sparse3d.pointops import gather, group, group_offsets
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
@@ -63,3 +63,16 @@ def test_bad_input(backend: str) -> None:
         gather(features, torch.zeros(1, 1))
     with pytest.raises(TypeError, match="features must be float32"):
         gather(features.long(), torch.zeros(1, 1).long())
+
+
+def test_offsets_from_centres(backend: str) -> None:
+    xyz = torch.rand(2, 9, 3, dtype=torch.float64, requires_grad=True)
+    centres = torch.rand(2, 4, 3, dtype=torch.float64, requires_grad=True)
+    index = torch.randint(0, 9, (2, 4, 5))
+    out = group_offsets(xyz, centres, index)
+    for b in range(2):
+        wanted = xyz[b][index[b]] - centres[b][:, None]
+        assert torch.equal(out[b], wanted.permute(2, 0, 1))
+    assert torch.autograd.gradcheck(lambda p, c: group_offsets(p, c, index), (xyz, centres))
+    with pytest.raises(ValueError, match="idx must be of 4 rows, one a centre, got 3"):
+        group_offsets(xyz, centres, index[:, :3])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from point_oracle import make_cloud
 
-from sparse3d.pointops import three_interpolate, three_nn
+from sparse3d.pointops import inverse_distance_weights, three_interpolate, three_nn
 
 
 def test_three_nn_equals_brute_force(backend: str, shape: str) -> None:
@@ -67,3 +67,24 @@ def test_bad_input(backend: str) -> None:
     with pytest.raises(TypeError, match="indices must be int64 or int32"):
         three_interpolate(features, weight, weight)
     assert three_nn(torch.zeros(1, 0, 3), cloud)[0].shape == (1, 0, 3)
+
+
+def test_fewer_than_three_known_points_can_be_padded(backend: str) -> None:
+    unknown, known = torch.rand(2, 5, 3), torch.rand(2, 2, 3)
+    distance, index = three_nn(unknown, known, pad=True)
+    assert np.array_equal(index[0, :, :2].numpy(), oracle.knn(unknown[0], known[0], 2))
+    assert not index[..., 2].any()
+    assert (distance[..., 2] == float("inf")).all()
+    nothing = three_nn(unknown, known[:, :0], pad=True)
+    assert not nothing[1].any()
+    assert torch.equal(three_nn(unknown, unknown, pad=True)[1], three_nn(unknown, unknown)[1])
+
+
+def test_inverse_distance_weights(backend: str) -> None:
+    distance = torch.tensor([[[1.0, 2.0, 4.0], [0.0, 1.0, 1.0], [3.0, 1.0, float("inf")]]])
+    weight = inverse_distance_weights(distance)
+    assert torch.allclose(weight[0, 0], torch.tensor([4.0, 2.0, 1.0]) / 7)
+    assert torch.allclose(weight[0, 1], torch.tensor([1.0, 0.0, 0.0]), atol=1e-7)
+    assert torch.allclose(weight[0, 2], torch.tensor([0.25, 0.75, 0.0]))
+    apart = (torch.rand(1, 4, 3, dtype=torch.float64) + 0.5).requires_grad_()
+    assert torch.autograd.gradcheck(inverse_distance_weights, (apart,))

@@ -60,6 +60,44 @@ def test_offsets_and_batch_vectors() -> None:
     assert torch.equal(pointcept.batch2offset(batch), OFFSET)
 
 
+def test_dilation_spreads_over_small_clouds(backend: str) -> None:
+    cloud = make_cloud("uniform", 100)
+    every, _ = pointcept.knn_query(13, cloud, OFFSET)
+    index = pointcept.dilated_knn_query(7, 1, cloud, OFFSET, cloud, OFFSET)
+    assert torch.equal(index[:40], every[:40, ::2])
+    assert torch.equal(index[42:], every[42:, ::2])
+    # Two points for seven places: int(i * ((2 - 1) / (7 - 1) - 1 + 1)).
+    assert torch.equal(index[40:42], every[40:42, [0, 0, 0, 0, 0, 0, 0]])
+    five = torch.tensor([5])
+    few = pointcept.dilated_knn_query(4, 3, cloud[:5], five, cloud[:5], five)
+    assert torch.equal(few, pointcept.knn_query(5, cloud[:5], five)[0][:, [0, 1, 2, 4]])
+
+
+def test_soft_interpolation_has_gradients_to_positions(backend: str) -> None:
+    cloud, feat = torch.rand(30, 3), torch.rand(30, 2)
+    centres, ends, few = torch.rand(7, 3), torch.tensor([28, 30]), torch.tensor([5, 7])
+    index, _ = pointcept.knn_query(3, cloud, ends, centres, few)
+    found = pointcept.interpolation(cloud, centres, feat, ends, few, soft=True)
+    for row, places in enumerate(index.tolist()):
+        near = [place for place in places if place >= 0]
+        apart = ((centres[row] - cloud[near]).square().sum(1) + 1e-8).sqrt()
+        weight = 1 / (apart + 1e-8)
+        wanted = (feat[near] * (weight / weight.sum())[:, None]).sum(0)
+        assert torch.allclose(found[row], wanted, rtol=1e-5)
+    wide = [part.double().requires_grad_() for part in (cloud, centres, feat)]
+    assert torch.autograd.gradcheck(
+        lambda c, q, f: pointcept.interpolation(c, q, f, ends, few, soft=True), wide
+    )
+
+
+def test_ends_of_divided_clouds() -> None:
+    ends = pointcept.divided_ends(OFFSET, 4)
+    assert ends.dtype == torch.int32
+    assert ends.tolist() == [10, 10, 10, 24]
+    with pytest.raises(ValueError, match="scale must be >= 1"):
+        pointcept.divided_ends(OFFSET, 0)
+
+
 def test_bad_input(backend: str) -> None:
     cloud = torch.zeros(4, 3)
     with pytest.raises(ValueError, match="offset must be ascending and end at 4"):

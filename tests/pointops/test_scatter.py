@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
-from sparse3d.pointops import scatter_max, scatter_mean, scatter_min, scatter_sum
+from sparse3d.pointops import scatter_max, scatter_mean, scatter_min, scatter_mul, scatter_sum
 
 LAYOUTS = [((40,), (40,), 0), ((40, 3), (40,), 0), ((4, 40), (40,), 1), ((4, 40), (4, 40), -1)]
 LAYOUTS += [((2, 40, 3), (2, 40), 1), ((40, 3), (40, 3), 0), ((2, 40, 3), (40,), 1)]
@@ -83,6 +85,83 @@ def test_empty_and_integers(backend: str) -> None:
     assert scatter_sum(src, index).tolist() == [4, 5]
     assert scatter_mean(src, index).tolist() == [4, 2]
     assert scatter_min(src, index)[0].tolist() == [4, -2]
+
+
+@pytest.mark.parametrize(("shape", "index_shape", "dim"), LAYOUTS)
+def test_products(
+    backend: str, shape: tuple[int, ...], index_shape: tuple[int, ...], dim: int
+) -> None:
+    src = torch.randint(1, 3, shape).double() * 0.5
+    index = torch.randint(0, 6, index_shape)
+    index[index == 4] = 0  # one empty segment
+    product = scatter_mul(src, index, dim, 7)
+    for out, _, entries in _segments(src, index, dim, 7):
+        assert float(product[out]) == math.prod(value for _, value in entries)
+    start = torch.full_like(product, 3.0)
+    assert torch.equal(scatter_mul(src, index, dim, initial=start), 3 * product)
+
+
+def test_products_of_whole_numbers_and_of_nothing(backend: str) -> None:
+    src, index = torch.tensor([3, -2, 0, 7, 5]), torch.tensor([1, 1, 0, 3, 1])
+    assert scatter_mul(src, index).tolist() == [0, -30, 1, 7]
+    assert scatter_mul(src[:0], index[:0], dim_size=2).tolist() == [1, 1]
+
+
+def test_gradient_of_a_product_with_zeros() -> None:
+    src = torch.tensor([2.0, 0.0, 3.0, 0.0, 0.0, 5.0], dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([0, 0, 0, 1, 1, 2])
+    scatter_mul(src, index).sum().backward()
+    assert src.grad.tolist() == [0.0, 6.0, 0.0, 0.0, 0.0, 1.0]
+    rows = torch.randn(9, 2, dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([0, 1, 0, 3, 1, 1, 0, 3, 1])
+    start = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert check(lambda a, b: scatter_mul(a, index, 0, initial=b), (rows, start))
+
+
+def test_reductions_start_from_initial_values(backend: str) -> None:
+    src, index = torch.tensor([[1.0, 4.0, 2.0]]), torch.tensor([0, 0, 2])
+    start = torch.tensor([[3.0, 5.0, 2.0]])
+    assert scatter_sum(src, index, initial=start).tolist() == [[8.0, 5.0, 4.0]]
+    assert scatter_mean(src, index, initial=start).tolist() == [[4.0, 5.0, 4.0]]
+    out, arg = scatter_max(src, index, initial=start)
+    assert (out.tolist(), arg.tolist()) == ([[4.0, 5.0, 2.0]], [[1, -1, -1]])  # a tie keeps it
+    out, arg = scatter_min(src, index, initial=start)
+    assert (out.tolist(), arg.tolist()) == ([[1.0, 5.0, 2.0]], [[0, -1, -1]])
+    assert start.tolist() == [[3.0, 5.0, 2.0]]
+    whole, by = torch.tensor([-4, 1, 3]), torch.tensor([0, 0, 1])
+    assert scatter_mean(whole, by, rounding="trunc").tolist() == [-1, 3]
+    begun = torch.tensor([-2, 0])
+    assert scatter_mean(whole, by, initial=begun).tolist() == [-3, 3]
+    assert scatter_mean(whole, by, rounding="trunc", initial=begun).tolist() == [-2, 3]
+
+
+def test_gradients_reach_initial_values() -> None:
+    src = torch.randn(9, 2, dtype=torch.float64, requires_grad=True)
+    start = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([0, 1, 0, 3, 1, 1, 0, 3, 1])
+    for run in (scatter_sum, scatter_mean):
+        assert torch.autograd.gradcheck(
+            lambda a, b, run=run: run(a, index, 0, initial=b), (src, start)
+        )
+    for run in (scatter_max, scatter_min):
+        assert torch.autograd.gradcheck(
+            lambda a, b, run=run: run(a, index, 0, initial=b)[0], (src, start)
+        )
+
+
+def test_bad_initial_values(backend: str) -> None:
+    src, index = torch.zeros(3, 2), torch.tensor([0, 1, 1])
+    with pytest.raises(ValueError, match=r"initial must be of shape \[2, 2\], got \[2, 1\]"):
+        scatter_sum(src, index, 0, initial=torch.zeros(2, 1))
+    with pytest.raises(ValueError, match=r"initial must be of shape \[4, 2\], got \[2, 2\]"):
+        scatter_max(src, index, 0, 4, initial=torch.zeros(2, 2))
+    with pytest.raises(TypeError, match=r"initial must be torch\.float32 as src is"):
+        scatter_mul(src, index, 0, initial=torch.zeros(2, 2).double())
+    with pytest.raises(ValueError, match=r"index must be in \[0, 1\), dim_size, got 1"):
+        scatter_min(src, index, 0, initial=torch.zeros(1, 2))
+    with pytest.raises(ValueError, match="rounding must be one of"):
+        scatter_mean(src, index, 0, rounding="up")
 
 
 def test_bad_input(backend: str) -> None:

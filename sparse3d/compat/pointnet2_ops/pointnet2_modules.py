@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from ...pointops import inverse_distance_weights
 from . import pointnet2_utils as utils
 
 
@@ -44,8 +45,10 @@ class PointnetSAModuleMSG(nn.Module):
         self.groupers = nn.ModuleList()
         self.mlps = nn.ModuleList()
         for radius, nsample, widths in zip(radii, nsamples, mlps, strict=True):
-            if npoint is None or radius is None or nsample is None:
+            if npoint is None:
                 self.groupers.append(utils.GroupAll(use_xyz))
+            elif radius is None or nsample is None:
+                raise ValueError("radius and nsample must be given with npoint, got None")
             else:
                 self.groupers.append(utils.QueryAndGroup(radius, nsample, use_xyz))
             first = widths[0] + 3 if use_xyz else widths[0]
@@ -101,8 +104,7 @@ class PointnetFPModule(nn.Module):
             spread = known_feats.expand(*known_feats.shape[:2], unknown.shape[1])
         else:
             distance, idx = utils.three_nn(unknown, known)
-            closeness = 1.0 / (distance + 1e-8)
-            weight = closeness / closeness.sum(2, keepdim=True)
+            weight = inverse_distance_weights(distance)
             spread = utils.three_interpolate(known_feats, idx, weight)
         if unknow_feats is not None:
             spread = torch.cat([spread, unknow_feats], 1)

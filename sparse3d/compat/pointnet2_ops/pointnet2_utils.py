@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from ...pointops import _inputs, gather, group
+from ...pointops import _inputs, gather, group, group_offsets
 from ...pointops import ball_query as _ball_query
 from ...pointops import three_interpolate as _three_interpolate
-from ...pointops._clouds import dense
-from ...pointops.fps import sample_dense
-from ...pointops.knn import search
+from ...pointops import three_nn as _three_nn
+from ...pointops.fps import reduction_slots, sample_dense
 
 _THREADS = 512
 
@@ -21,7 +20,7 @@ def furthest_point_sample(xyz: torch.Tensor, npoint: int) -> torch.Tensor:
     """
     _inputs.points("xyz", xyz, 3, 3)
     _inputs.count("npoint", npoint, 0)
-    slots = min(_THREADS, 1 << max(xyz.shape[1].bit_length() - 1, 0))
+    slots = reduction_slots(xyz.shape[1], _THREADS)
     return sample_dense(xyz, npoint, 0, skip_near_origin=True, stay=True, slots=slots).int()
 
 
@@ -40,19 +39,7 @@ def three_nn(unknown: torch.Tensor, known: torch.Tensor) -> tuple[torch.Tensor, 
 
     With fewer than three known points the rest is index 0 at distance infinity.
     """
-    _inputs.points("unknown", unknown, 3, 3)
-    _inputs.points("known", known, 3, 3)
-    _inputs.alike("unknown", unknown, "known", known)
-    batch, places, _ = unknown.shape
-    distances, indices = search(
-        unknown.detach().reshape(-1, 3),
-        known.detach().reshape(-1, 3),
-        dense(batch, places, known.shape[1]),
-        3,
-        "euclidean",
-    )
-    shape = (batch, places, 3)
-    return distances.view(shape), indices.clamp_min(0).int().view(shape)
+    return _three_nn(unknown, known, pad=True)
 
 
 def three_interpolate(
@@ -69,9 +56,8 @@ def ball_query(
 
     A query without any hit is all zeros.
     """
-    indices = _ball_query(new_xyz.detach(), xyz.detach(), radius, nsample)[1]
-    first = indices[..., :1].clamp_min(0)
-    return torch.where(indices >= 0, indices, first).int()
+    hits = _ball_query(new_xyz.detach(), xyz.detach(), radius, nsample, repeat_first=True)
+    return hits[1].int()
 
 
 class FurthestPointSampling:
@@ -126,7 +112,7 @@ class QueryAndGroup(torch.nn.Module):
             return group(features, idx)
         if not self.use_xyz:
             raise ValueError("features must be given when use_xyz is False, got None")
-        offsets = group(xyz.transpose(1, 2), idx) - new_xyz.transpose(1, 2)[..., None]
+        offsets = group_offsets(xyz, new_xyz, idx)
         return offsets if features is None else torch.cat([offsets, group(features, idx)], 1)
 
 

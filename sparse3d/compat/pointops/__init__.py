@@ -6,7 +6,7 @@ Clouds lie one after the other; `offset` holds their inclusive ends, int32.
 |---|---|---|
 | farthest_point_sampling, furthestsampling | same rule | CUDA may fuse multiply-adds |
 | knn_query, knnquery | same | nsample not limited to 128; ties by index |
-| ball_query | sorted, true distances | the peer gives indices as distances where full |
+| ball_query | sorted, true distances | the peer sorts a heap it never built; indices as distances |
 | random_ball_query | same | torch's generator; no limit of candidates |
 | grouping, grouping2, *_query_and_group, queryandgroup | same | |
 | interpolation, interpolation2 | same | missing neighbours weigh nothing, not the last point |

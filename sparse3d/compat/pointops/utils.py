@@ -6,6 +6,7 @@ import torch
 
 from ...pointops.pointcept import (
     batch2offset,
+    dilated_knn_query,
     grouping,
     knn_query,
     knn_query_and_group,
@@ -43,28 +44,6 @@ def ball_query_and_group(
     return grouping(idx, feat, xyz, new_xyz, with_xyz), idx
 
 
-def _dilated(
-    nsample: int,
-    dilation: int,
-    xyz: torch.Tensor,
-    offset: torch.Tensor,
-    new_xyz: torch.Tensor,
-    new_offset: torch.Tensor,
-) -> torch.Tensor:
-    """Every (dilation + 1)-th neighbour; a cloud with too few spreads what it has."""
-    total = 1 + (nsample - 1) * (dilation + 1)
-    every, _ = knn_query(total, xyz, offset, new_xyz, new_offset)
-    sizes = torch.diff(offset.cpu().long(), prepend=torch.zeros(1, dtype=torch.int64)).tolist()
-    ends = new_offset.tolist()
-    parts = []
-    for size, begin, end in zip(sizes, [0, *ends[:-1]], ends, strict=True):
-        step = dilation + 1.0
-        if size < total and nsample > 1:
-            step = (size - 1) / (nsample - 1)
-        parts.append(every[begin:end, [int(step * place) for place in range(nsample)]])
-    return torch.cat(parts)
-
-
 def query_and_group(
     nsample: int,
     xyz: torch.Tensor,
@@ -80,7 +59,7 @@ def query_and_group(
     """Groups of (dilated) nearest points and their indices; indices alone without `with_feat`."""
     centres = xyz if new_xyz is None else new_xyz
     if idx is None:
-        idx = _dilated(nsample, dilation, xyz, offset, centres, new_offset)
+        idx = dilated_knn_query(nsample, dilation, xyz, offset, centres, new_offset)
     if not with_feat:
         return idx
     return grouping(idx, feat, xyz, centres, with_xyz), idx

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..._check import fail
-from ...pointops import _clouds, _inputs, flat, graph, grid
+from ...pointops import flat, graph, grid
 
 _SCHEMAS = (
     "fps(Tensor src, Tensor ptr, Tensor ratio, bool random_start) -> Tensor",
@@ -22,30 +21,11 @@ _SCHEMAS = (
 )
 
 
-def _bounds(name: str, ptr: torch.Tensor | None, rows: torch.Tensor) -> torch.Tensor:
-    if ptr is None:
-        return torch.tensor([0, rows.shape[0]])
-    return _clouds.checked_pointer(name, ptr, rows.shape[0], rows.device)
-
-
-def _tables(
-    x: torch.Tensor, y: torch.Tensor, ptr_x: torch.Tensor | None, ptr_y: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    x, y = flat.checked_rows("x", x), flat.checked_rows("y", y)
-    _inputs.alike("x", x, "y", y)
-    bounds_x, bounds_y = _bounds("ptr_x", ptr_x, x), _bounds("ptr_y", ptr_y, y)
-    if bounds_x.numel() != bounds_y.numel():
-        fail("ptr_y", f"of {bounds_x.numel()} entries as ptr_x has", bounds_y.numel())
-    return x, y, _clouds.flat(bounds_y, bounds_x)
-
-
 def fps(
     src: torch.Tensor, ptr: torch.Tensor, ratio: torch.Tensor | float, random_start: bool
 ) -> torch.Tensor:
     """`fps` of clouds given by bounds."""
-    rows = flat.checked_rows("src", src)
-    bounds = _clouds.checked_pointer("ptr", ptr, rows.shape[0], rows.device)
-    return flat.fps_clouds(rows, bounds, ratio, random_start, stay=True)
+    return flat.fps(src, ratio=ratio, random_start=random_start, ptr=ptr, stay=True)
 
 
 def knn(
@@ -58,7 +38,7 @@ def knn(
     num_workers: int = 1,
 ) -> torch.Tensor:
     """`knn` of clouds given by bounds."""
-    return flat.knn_edges(*_tables(x, y, ptr_x, ptr_y), k, cosine)
+    return flat.knn_edges(*flat.pointed(x, y, ptr_x, ptr_y), k, cosine)
 
 
 def radius(
@@ -72,7 +52,7 @@ def radius(
     ignore_same_index: bool = False,
 ) -> torch.Tensor:
     """`radius` of clouds given by bounds."""
-    rows = _tables(x, y, ptr_x, ptr_y)
+    rows = flat.pointed(x, y, ptr_x, ptr_y)
     return flat.radius_edges(*rows, r, max_num_neighbors, ignore_same_index)
 
 
@@ -80,7 +60,7 @@ def nearest(
     x: torch.Tensor, y: torch.Tensor, ptr_x: torch.Tensor, ptr_y: torch.Tensor
 ) -> torch.Tensor:
     """`nearest` of clouds given by bounds."""
-    y, x, clouds = _tables(y, x, ptr_y, ptr_x)
+    y, x, clouds = flat.pointed(y, x, ptr_y, ptr_x)
     return flat.nearest_rows(x, y, clouds)
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ...pointops import _clouds
-from ...pointops.flat import checked_rows, fps_clouds
+from ...pointops import flat
 
 
 def fps(
@@ -31,9 +30,5 @@ def fps(
     Returns:
         int64 rows of `src`.
     """
-    rows = checked_rows("src", src.flatten(1) if src.ndim > 1 else src)
-    if ptr is not None:
-        bounds = _clouds.checked_pointer("ptr", ptr, rows.shape[0], rows.device)
-    else:
-        bounds = _clouds.pointer("batch", rows.shape[0], batch, batch_size, rows.device)
-    return fps_clouds(rows, bounds, ratio, random_start, stay=True)
+    rows = src.flatten(1) if src.ndim > 1 else src
+    return flat.fps(rows, batch, ratio, random_start, batch_size, ptr, stay=True)

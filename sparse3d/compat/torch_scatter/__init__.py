@@ -5,7 +5,8 @@
 | scatter, scatter_sum/add/mul/mean/min/max | same | sums in ascending order, on every device |
 | segment_csr, segment_*_csr, gather_csr | same | bounds that decrease are a ValueError |
 | segment_coo, segment_*_coo, gather_coo | same | an unsorted index is a ValueError in segment_* |
-| scatter_softmax, scatter_log_softmax, scatter_logsumexp, scatter_std | same | |
+| scatter_softmax, scatter_log_softmax, scatter_std | same | |
+| scatter_logsumexp | same | NaN and infinity as torch.logsumexp, not dropped or cut |
 """
 
 from .composite import scatter_log_softmax, scatter_logsumexp, scatter_softmax, scatter_std

@@ -7,12 +7,7 @@ from typing import NoReturn
 import torch
 
 from ... import pointops
-from ...pointops.scatter import lay_out
-from .utils import broadcast
-
-
-def _size(out: torch.Tensor | None, dim: int, dim_size: int | None) -> int | None:
-    return dim_size if out is None else int(out.shape[dim])
+from .utils import into, positions
 
 
 def scatter_sum(
@@ -23,8 +18,12 @@ def scatter_sum(
     dim_size: int | None = None,
 ) -> torch.Tensor:
     """Sum of each segment; added to `out` where given."""
-    total = pointops.scatter_sum(src, index, dim, _size(out, dim, dim_size))
-    return total if out is None else out.add_(total)
+    return into(out, pointops.scatter_sum(src, index, dim, size(out, dim_size), initial=out))
+
+
+def size(out: torch.Tensor | None, dim_size: int | None) -> int | None:
+    """`dim_size`, which `out` overrides."""
+    return dim_size if out is None else None
 
 
 scatter_add = scatter_sum
@@ -38,13 +37,8 @@ def scatter_mul(
     dim_size: int | None = None,
 ) -> torch.Tensor:
     """Product of each segment, 1 where empty; multiplied into `out` where given."""
-    size = list(src.shape)
-    # The layout's checks are those of every other reduction.
-    size[dim] = lay_out(src, index, dim, _size(out, dim, dim_size))[0].size
-    spread = broadcast(index, src, dim).long()
-    if out is None:
-        return src.new_ones(size).scatter_reduce(dim, spread, src, "prod")
-    return out.copy_(out.scatter_reduce(dim, spread, src, "prod"))
+    start = None if out is None else out.clone()  # a gradient keeps what it was
+    return into(out, pointops.scatter_mul(src, index, dim, size(out, dim_size), initial=start))
 
 
 def scatter_mean(
@@ -55,41 +49,7 @@ def scatter_mean(
     dim_size: int | None = None,
 ) -> torch.Tensor:
     """Mean of each segment; `out` counts into the sum where given. Integers are floored."""
-    return mean(src, index, dim, out, dim_size, "floor")
-
-
-def mean(
-    src: torch.Tensor,
-    index: torch.Tensor,
-    dim: int,
-    out: torch.Tensor | None,
-    dim_size: int | None,
-    rounding: str,
-) -> torch.Tensor:
-    """`scatter_mean` with the rounding of integers by name."""
-    if out is None and (src.is_floating_point() or rounding == "floor"):
-        return pointops.scatter_mean(src, index, dim, dim_size)
-    total = pointops.scatter_sum(src, index, dim, _size(out, dim, dim_size))
-    ones = torch.ones_like(broadcast(index, src, dim), dtype=torch.int64)
-    counts = pointops.scatter_sum(ones, index, dim, total.shape[dim]).clamp_min(1)
-    total = total if out is None else out + total
-    mode = None if total.is_floating_point() else rounding
-    result = torch.div(total, counts.to(total.dtype), rounding_mode=mode)
-    return result if out is None else out.copy_(result)
-
-
-def _extreme(
-    found: tuple[torch.Tensor, torch.Tensor],
-    rows: int,
-    out: torch.Tensor | None,
-    largest: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    value, arg = found
-    arg = torch.where(arg >= 0, arg, rows)
-    if out is None:
-        return value, arg
-    wins = (arg < rows) & ((value > out) if largest else (value < out))
-    return out.copy_(torch.where(wins, value, out)), torch.where(wins, arg, rows)
+    return into(out, pointops.scatter_mean(src, index, dim, size(out, dim_size), initial=out))
 
 
 def scatter_min(
@@ -100,8 +60,8 @@ def scatter_min(
     dim_size: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Minimum and its position; 0 and `src.size(dim)` where a segment is empty."""
-    found = pointops.scatter_min(src, index, dim, _size(out, dim, dim_size))
-    return _extreme(found, src.shape[dim], out, largest=False)
+    found = pointops.scatter_min(src, index, dim, size(out, dim_size), initial=out)
+    return positions(out, found, src.shape[dim])
 
 
 def scatter_max(
@@ -112,8 +72,8 @@ def scatter_max(
     dim_size: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Maximum and its position; 0 and `src.size(dim)` where a segment is empty."""
-    found = pointops.scatter_max(src, index, dim, _size(out, dim, dim_size))
-    return _extreme(found, src.shape[dim], out, largest=True)
+    found = pointops.scatter_max(src, index, dim, size(out, dim_size), initial=out)
+    return positions(out, found, src.shape[dim])
 
 
 def unknown(reduce: str) -> NoReturn:

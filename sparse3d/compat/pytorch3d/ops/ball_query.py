@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ....pointops import _inputs
-from ....pointops.ball_query import search
-from .knn import _KNN, padded_pair
+from ....pointops import padded
+from .knn import _KNN
 from .utils import masked_gather
 
 
@@ -24,11 +23,6 @@ def ball_query(
 
     `skip_points_outside_cube` is accepted: it never changes the result.
     """
-    p1, p2, clouds = padded_pair(p1, p2, lengths1, lengths2)
-    square = _inputs.squared_radius("radius", radius, p1.dtype, flat=False)
-    _inputs.count("K", K, 0)
-    batch, queries, dim = p1.shape
-    distances, indices = search(p1.reshape(-1, dim), p2.reshape(-1, dim), clouds, square, K)
-    indices = indices.view(batch, queries, K)
+    distances, indices = padded.ball_query(p1, p2, lengths1, lengths2, K, radius)
     near = masked_gather(p2, indices) if return_nn else None
-    return _KNN(distances.to(p1.dtype).view(batch, queries, K), indices, near)
+    return _KNN(distances, indices, near)

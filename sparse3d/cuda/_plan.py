@@ -104,6 +104,7 @@ def tiles_of(
     (rows, slots), device, index = table.shape, table.device, table.get_device()
     bm = rows_each or rows_a_tile(rows)
     tiles = -(-rows // bm)
+    sorted_rows = _in_order(table) if rows else None  # first: the GPU sorts while the host goes on
     made = Plan(
         torch.empty(tiles * bm, dtype=torch.int32, device=device),
         torch.empty((tiles * slots + 1, bm), dtype=torch.int32, device=device),
@@ -111,8 +112,8 @@ def tiles_of(
         torch.empty(tiles, dtype=torch.int32, device=device),
         bounds,
     )
-    if rows:
-        items, half = _in_order(table)
+    if sorted_rows:
+        items, half = sorted_rows
         lists = (table, items, made.rows, made.inputs, made.taps, made.filled)
         _build(_BUILD[bm], (tiles, 1, 1), lists, (half, rows, taps, slots), index)
     else:

@@ -44,16 +44,17 @@ def note(name: str, value: float, bound: float | None = None, unit: str = "ms") 
     RESULTS[name] = {"value": value, "unit": unit, "bound": bound}
 
 
-def wall(call: Callable[[], Any], repeats: int = 30, warm: int = 5) -> float:
-    for _ in range(warm):
-        call()
-    torch.cuda.synchronize()
-    taken = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        call()
+def wall(call: Callable[[], Any], repeats: int = 30, warm: int = 5, least: float = 0.1) -> float:
+    """Median; short calls are warmed up and repeated for `least` seconds, as a clock needs them."""
+    taken: list[float] = []
+    for count in (warm, repeats):
+        taken, start = [], time.perf_counter()
         torch.cuda.synchronize()
-        taken.append(1e3 * (time.perf_counter() - begin))
+        while len(taken) < count or (time.perf_counter() - start < least and len(taken) < 2000):
+            begin = time.perf_counter()
+            call()
+            torch.cuda.synchronize()
+            taken.append(1e3 * (time.perf_counter() - begin))
     return statistics.median(taken)
 
 

@@ -25,6 +25,17 @@ _BACKEND_OF_DEVICE = {"cpu": "cpu", "mps": "metal", "cuda": "cuda"}
 _AUTOCAST_KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA", "mps": "AutocastMPS"}
 
 _library = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
+# Bound once: every call of an operator asks them all.
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_has_transforms = torch._C._are_functorch_transforms_active
+_tracing_state = torch._C._get_tracing_state
+_is_profiled = torch._C._autograd._profiler_enabled
+_BelowAutograd = torch._C._AutoDispatchBelowAutograd
+_is_recording = torch.is_grad_enabled
+_is_autocast = torch.is_autocast_enabled
+_OWN_TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
+"""Whose operators are torch's; a subclass may have others."""
 _ops: dict[str, Op] = {}
 _types: dict[torch.device, str] = {}
 
@@ -118,9 +129,12 @@ def backends() -> dict[str, dict[str, str]]:
 
 def backend_for(device: torch.device) -> str:
     """The backend that a call for tensors on `device` goes to in this thread."""
-    if _state.forced:
-        return _state.forced[-1]
-    return _BACKEND_OF_DEVICE.get(_type_of(device), "reference")
+    return _backend_of(_type_of(device))
+
+
+def _backend_of(kind: str) -> str:
+    forced = _state.forced
+    return forced[-1] if forced else _BACKEND_OF_DEVICE.get(kind, "reference")
 
 
 def _type_of(device: torch.device) -> str:
@@ -133,11 +147,11 @@ def _type_of(device: torch.device) -> str:
 def _is_watched() -> bool:
     """Whether a mode, a functorch transform, a tracer or the profiler wants to see operators."""
     return bool(
-        torch._C._len_torch_dispatch_stack()
-        or torch._C._len_torch_function_stack()
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._get_tracing_state() is not None
-        or torch._C._autograd._profiler_enabled()
+        _dispatch_modes()
+        or _function_modes()
+        or _has_transforms()
+        or _tracing_state() is not None
+        or _is_profiled()
     )
 
 
@@ -170,6 +184,7 @@ class Op:
         self._places = [
             at for at, kind in enumerate(kinds) if kind in ("Tensor", "Optional[Tensor]")
         ]
+        self._leading = self._places[: min(2, kinds.count("Tensor"))]
         _ops[self.name] = self
 
     def __call__(self, *args: Any) -> Any:
@@ -177,28 +192,39 @@ class Op:
         two passes through the dispatcher."""
         if torch.compiler.is_compiling() or _is_watched():
             return self.overload(*args)
-        recording, tracked = torch.is_grad_enabled(), False
-        for place in self._places if recording else self._places[:2]:
+        if _is_recording():
+            return self._recorded(args)
+        for place in self._leading:
+            if type(args[place]) not in _OWN_TENSORS:
+                return self.overload(*args)
+        kind = _type_of(args[self._leading[0]].device)
+        if kind not in _BACKEND_OF_DEVICE or (self._casts and _is_autocast(kind)):
+            return self.overload(*args)
+        with _BelowAutograd():  # or a view that a kernel returns would be one made in no_grad mode
+            return self._run(_backend_of(kind), args)
+
+    def _recorded(self, args: tuple[Any, ...]) -> Any:
+        """A call in grad mode."""
+        tracked = False
+        for place in self._places:
             arg = args[place] if place < len(args) else None
             if arg is None:
                 continue
-            if type(arg) is not torch.Tensor and type(arg) is not torch.nn.Parameter:
+            if type(arg) not in _OWN_TENSORS:
                 return self.overload(*args)
             tracked = tracked or arg.requires_grad
-        device = args[self._places[0]].device
-        kind = _type_of(device)
-        if kind not in _BACKEND_OF_DEVICE or (self._casts and torch.is_autocast_enabled(kind)):
+        kind = _type_of(args[self._leading[0]].device)
+        if kind not in _BACKEND_OF_DEVICE or (self._casts and _is_autocast(kind)):
             return self.overload(*args)
-        if not (recording and tracked):
-            with torch._C._AutoDispatchBelowAutograd():
-                return self._run(device, args)
+        if not tracked:
+            with _BelowAutograd():
+                return self._run(_backend_of(kind), args)
         return self.overload(*args) if self._apply is None else self._apply(*args)
 
     def _dispatch(self, *args: Any) -> Any:
-        return self._run(args[self._places[0]].device, args)
+        return self._run(backend_for(args[self._leading[0]].device), args)
 
-    def _run(self, device: torch.device, args: tuple[Any, ...]) -> Any:
-        backend = backend_for(device)
+    def _run(self, backend: str, args: tuple[Any, ...]) -> Any:
         if backend == "reference":
             return self.reference(*args)
         reason = _load_errors[backend] if backend in _load_errors else load(backend)
@@ -243,11 +269,11 @@ class Op:
         overload = self.overload
 
         def below(*args: Any) -> Any:
-            with torch._C._AutoDispatchBelowAutograd():
+            with _BelowAutograd():
                 return overload(*args)
 
         def beneath(*args: Any) -> Any:
-            with torch._C._AutoDispatchBelowAutograd():
+            with _BelowAutograd():
                 return self._dispatch(*args)
 
         def forward(ctx: Any, *args: Any) -> Any:

@@ -11,8 +11,10 @@ import os
 from typing import Any
 
 import numpy as np
+import torch
 
 from sparse3d import _registry
+from sparse3d.metal import _shader
 
 
 def is_interpreting() -> bool:
@@ -26,6 +28,19 @@ def enable() -> None:
     builder.create_dot = _dot
     importlib.import_module("sparse3d.cuda.conv")
     _registry._load_errors["cuda"] = None
+    _shader.install("cpu", _Sorter())
+
+
+class _Sorter:
+    """The one kernel of metal/ between those of a plan, in torch's words."""
+
+    def series(
+        self, kernels: _shader.Library, name: str, args: tuple[Any, ...], *_: object
+    ) -> None:
+        assert name == "sp_sort_pass"
+        items, _, rows, *_, passes = args
+        half = passes & 1
+        items[half * rows :][:rows] = torch.sort(items[:rows]).values
 
 
 def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, most: Any) -> Any:

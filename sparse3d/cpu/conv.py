@@ -19,6 +19,7 @@ from ..ops.conv import (
     conv_input_grad,
     conv_plan,
     conv_weight_grad,
+    flat,
 )
 from ._library import (
     ACTIVATIONS,
@@ -204,7 +205,7 @@ def _fused(
 ) -> torch.Tensor:
     pairs = ordered(src, dst, splits, plan, features.shape[0], num_out)
     epilogue = (bias, residual, activation, alpha, scale)
-    return _convolve(features, weight, pairs, num_out, groups, False, *epilogue)
+    return _convolve(features, flat(weight), pairs, num_out, groups, False, *epilogue)
 
 
 @conv_weight_grad.kernel("cpu")

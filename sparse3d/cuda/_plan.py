@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 
+from ..metal import _sort
 from ..ops.conv import conv_plan
 from . import _triton_plan as kernels
 from ._launcher import Launcher, Variant, aligned
@@ -18,9 +19,9 @@ from ._tiles import rows_a_tile
 
 __all__ = ["Plan", "make", "tiles_of"]
 
-_BLOCK, _PAIR_ROWS = 256, 128
-_BITS = {torch.uint8: 8, torch.int32: 31, torch.int64: 63}
-"""Key types and their bits: a radix sort takes a pass for every 8."""
+_BLOCK, _PAIR_ROWS, _KEY_ROWS = 256, 128, 1024
+_MOST_BITS = 31
+"""Of a sort key; slots beyond share them."""
 
 _count = Launcher(kernels.count_pairs)
 _list = Launcher(kernels.list_pairs)
@@ -30,7 +31,7 @@ _build = Launcher(kernels.build_tiles)
 
 _I32, _I64 = torch.int32, torch.int64
 _ENTER = Variant((_I32, _I32, _I64, _I32), (_BLOCK,), 4)
-_KEYS = {dtype: Variant((_I32, _I32, dtype), (_BLOCK,), 4) for dtype in _BITS}
+_KEYS = {w: Variant((_I32, _I32, _I64, _I32), (_KEY_ROWS, 1 << w), 16) for w in range(1, 10)}
 _BUILD = {bm: Variant((_I32, _I64, _I32, _I32, _I32, _I32), (bm,), bm // 32) for bm in (64, 128)}
 
 
@@ -103,6 +104,7 @@ def tiles_of(
     (rows, slots), device, index = table.shape, table.device, table.get_device()
     bm = rows_each or rows_a_tile(rows)
     tiles = -(-rows // bm)
+    sorted_rows = _in_order(table) if rows else None  # first: the GPU sorts while the host goes on
     made = Plan(
         torch.empty(tiles * bm, dtype=torch.int32, device=device),
         torch.empty((tiles * slots + 1, bm), dtype=torch.int32, device=device),
@@ -110,19 +112,26 @@ def tiles_of(
         torch.empty(tiles, dtype=torch.int32, device=device),
         bounds,
     )
-    if rows:
-        kind = next((t for t, bits in _BITS.items() if slots <= bits), torch.int64)
-        keys = torch.empty(rows, dtype=kind, device=device)
-        rank = ranks(slots, device)
-        grid = (-(-rows // _BLOCK), 1, 1)
-        _keys(_KEYS[keys.dtype], grid, (table, rank, keys), (rows, slots), index)
-        order = torch.sort(keys, stable=True).indices
-        lists = (table, order, made.rows, made.inputs, made.taps, made.filled)
-        _build(_BUILD[bm], (tiles, 1, 1), lists, (rows, taps, slots), index)
+    if sorted_rows:
+        items, half = sorted_rows
+        lists = (table, items, made.rows, made.inputs, made.taps, made.filled)
+        _build(_BUILD[bm], (tiles, 1, 1), lists, (half, rows, taps, slots), index)
     else:
         made.inputs.fill_(-1)
         made.taps.fill_(-1)
     return made
+
+
+def _in_order(table: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Items whose low words number the rows of a table by their taps, and the half they are in."""
+    (rows, slots), device = table.shape, table.device
+    by = _sort.passes(rows, min(slots, _MOST_BITS))
+    items = torch.empty(2 * rows, dtype=_I64, device=device)
+    counts = torch.empty(by.entries, dtype=_I32, device=device)
+    tensors = (table, ranks(slots, device), items, counts)
+    scalars = (rows, slots, by.each, by.number)
+    _keys(_KEYS[by.width], (by.blocks, 1, 1), tensors, scalars, table.get_device())
+    return items, _sort.run(items, counts, rows, by)
 
 
 @cache
@@ -134,8 +143,8 @@ def ranks(slots: int, device: torch.device) -> torch.Tensor:
     if slots == 27:
         far = sum((rank // step % 3 - 1).abs() for step in (9, 3, 1))
         rank[torch.argsort(torch.as_tensor(far), stable=True)] = torch.arange(slots)
-    elif slots > _BITS[torch.int64]:
-        rank = rank * _BITS[torch.int64] // slots
+    elif slots > _MOST_BITS:
+        rank = rank * _MOST_BITS // slots
     return rank.int().to(device)
 
 

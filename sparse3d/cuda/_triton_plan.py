@@ -49,50 +49,73 @@ def list_pairs(table, ends, src, dst, rows, taps, blocks, BLOCK: tl.constexpr, T
     tl.store(dst + place, tl.broadcast_to(row[:, None], [BLOCK, TAPS]), mask=source >= 0)
 
 
-@triton.jit(do_not_specialize=["rows", "taps"])
-def row_keys(table, rank, keys, rows, taps, BLOCK: tl.constexpr):
-    """keys[row]: bit rank[t] is set where tap t is present, then that word's Gray-code position.
+@triton.jit(do_not_specialize=["rows", "slots", "each", "passes"])
+def row_keys(
+    table,
+    rank,
+    items,
+    counts,
+    rows,
+    slots,
+    each,
+    passes,
+    BLOCK: tl.constexpr,
+    DIGITS: tl.constexpr,
+):
+    """Items for `metal/_sort.py`, and the counts of its first pass: one program a block.
 
-    Sorted by Gray position, rows stand side by side whose taps differ little.
+    A key has bit rank[s] set where slot s is present; it is that word's Gray-code position. Sorted
+    by it, rows stand side by side whose slots differ little.
     """
-    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = row < rows
-    at = row.to(tl.int64) * taps
-    word = tl.zeros([BLOCK], tl.int64 if keys.dtype.element_ty == tl.int64 else tl.int32)
-    for t in range(taps):
-        present = tl.load(table + at + t, mask=inside, other=-1) >= 0
-        word |= present.to(word.dtype) << tl.load(rank + t)
-    word ^= word >> 1
-    word ^= word >> 2
-    word ^= word >> 4
-    word ^= word >> 8
-    word ^= word >> 16
-    if keys.dtype.element_ty == tl.int64:
-        word ^= word >> 32
-    tl.store(keys + row, word.to(keys.dtype.element_ty), mask=inside)
+    block = tl.program_id(0)
+    lane = tl.arange(0, BLOCK)
+    digit = tl.arange(0, DIGITS)
+    seen = tl.zeros([DIGITS], tl.int32)
+    for start in range(0, each, BLOCK):
+        row = block * each + start + lane
+        inside = (row < rows) & (start + lane < each)
+        at = row.to(tl.int64) * slots
+        word = tl.zeros([BLOCK], tl.int32)
+        for s in range(slots):
+            present = tl.load(table + at + s, mask=inside, other=-1) >= 0
+            word |= present.to(tl.int32) << tl.load(rank + s)
+        word ^= word >> 1
+        word ^= word >> 2
+        word ^= word >> 4
+        word ^= word >> 8
+        word ^= word >> 16
+        tl.store(items + row, (word.to(tl.int64) << 32) | row.to(tl.int64), mask=inside)
+        seen += tl.histogram(word & (DIGITS - 1), DIGITS, mask=inside)
+    tl.store(counts + block * DIGITS + digit, seen)
+    for later in range(1, passes):
+        entry = (later * tl.num_programs(0) + block) * DIGITS + digit
+        tl.store(counts + entry, tl.zeros([DIGITS], tl.int32))
 
 
-@triton.jit(do_not_specialize=["rows", "taps", "slots"])
+@triton.jit(do_not_specialize=["rows", "taps", "slots", "half"])
 def build_tiles(
     table,
-    order,
+    items,
     tile_rows,
     tile_inputs,
     tile_taps,
     tile_count,
+    half,
     rows,
     taps,
     slots,
     BM: tl.constexpr,
 ):
-    """One tile of BM rows of `order`: the rows, the taps that any of them has, and for each of
-    those taps the input rows, -1 where a row lacks it. The entries that are left hold -1, and so
-    does the one after the last tile."""
+    """One tile of BM rows in the order of items[half]: the rows, the taps that any of them has, and
+    for each of those taps the input rows, -1 where a row lacks it. The entries that are left hold
+    -1, and so does the one after the last tile."""
     tile = tl.program_id(0)
     lane = tl.arange(0, BM)
     place = tile * BM + lane
-    row = tl.load(order + place, mask=place < rows, other=-1).to(tl.int64)
-    tl.store(tile_rows + place, row.to(tl.int32))
+    items += half.to(tl.int64) * rows
+    row = tl.load(items + place, mask=place < rows, other=-1).to(tl.int32)  # the key goes
+    tl.store(tile_rows + place, row)
+    row = row.to(tl.int64)
     first = tile.to(tl.int64) * slots
     count = 0
     for s in range(slots):

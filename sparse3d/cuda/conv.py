@@ -6,13 +6,14 @@ float32 is three products of float16 terms (`_triton_terms`), or tf32 where
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import torch
 
-from ..ops.conv import conv_forward, conv_fused, conv_input_grad, conv_weight_grad, scaled
+from ..ops.conv import conv_forward, conv_fused, conv_input_grad, conv_weight_grad, flat, scaled
 from . import _plan
 from . import _triton_conv as conv_kernels
 from . import _triton_grad as grad_kernels
@@ -66,33 +67,12 @@ def _terms_of(dtype: torch.dtype) -> int:
     return 3 if dtype == _F32 and not torch.backends.cuda.matmul.allow_tf32 else 1
 
 
-class _Sums(NamedTuple):
-    """All that a launch over tiles depends on, addresses apart."""
-
-    dtype: torch.dtype
-    out_dtype: torch.dtype
-    bias: torch.dtype | None
-    residual: torch.dtype | None
-    rows: int
-    tiles: int
-    bm: int
-    slots: int
-    depth: int
-    width: int
-    taps: int
-    groups: int
-    backward: bool
-    terms: int
-    wide: bool
-    device: int
-
-
 class _Launch(NamedTuple):
-    """A kernel over tiles: grid, sizes and strides as it takes them, shares of the taps."""
+    """A kernel over tiles: grid, numbers as it takes them, shares of the taps."""
 
     kernel: Bound
     grid: tuple[int, int, int]
-    scalars: tuple[int, ...]
+    scalars: tuple[float, ...]
     split: int
 
 
@@ -106,45 +86,79 @@ def _shared(device: int) -> int:
 
 
 @lru_cache(1024)
-def _launch_of(sums: _Sums, forced: ConvTile | None) -> _Launch:
-    """Depth and width are one group's channels that are summed over and made."""
-    depth, width, groups, terms = sums.depth, sums.width, sums.groups, sums.terms
-    tile = forced or conv_tile(
-        sums.tiles, sums.bm, depth, width, groups, terms, _shared(sums.device)
-    )
-    inner, channels = (width, depth) if sums.backward else (depth, width)
+def _launch_of(
+    shapes: tuple[torch.Size, torch.Size, torch.Size],
+    tiles: int,
+    rows: int,
+    groups: int,
+    backward: bool,
+    dtypes: tuple[torch.dtype, torch.dtype, torch.dtype | None, torch.dtype | None],
+    activation: str,
+    alpha: float,
+    terms: int,
+    device: int,
+    forced: ConvTile | None,
+) -> _Launch:
+    """All that a launch over tiles depends on, addresses apart.
+
+    Args:
+        shapes: of features, weight and the inputs of a plan.
+        tiles: of the plan.
+        rows: of the output.
+        groups: of channels.
+        backward: the sum is that of an input gradient.
+        dtypes: of operands, output, bias and residual; None for what is not there.
+        activation: of the epilogue.
+        alpha: slope of leaky_relu below zero.
+        terms: products that make one.
+        device: its number.
+        forced: a tile instead of the one that the table names.
+    """
+    (operand, out_dtype, bias, residual), taps = dtypes, math.prod(shapes[1][1:-1])
+    depth, width, bm = *_sides(shapes[1], groups, backward), shapes[2][1]
+    # tf32 matrix units read both operands along the inner axis only: the weight is turned before.
+    backward = backward and operand != _F32
+    wide = max(shapes[0].numel() * (1 if terms == 1 else 2), 2 * shapes[1].numel()) >= _WIDE
+    tile = forced or conv_tile(tiles, bm, depth, width, groups, terms, _shared(device))
+    inner, channels = (width, depth) if backward else (depth, width)
     halves = 2 if terms == 3 else 1  # a row's low terms follow its high ones
     x_row, inner, x_low, w_low = depth * groups * halves, inner * halves, 0, 0
     if terms == 3:
         x_low, w_low = depth * groups, inner // 2
-    w_row = sums.taps * inner
+    w_row = taps * inner
     step = vector(depth, width, x_row, x_low, w_low)
     even = depth % tile.bk == 0 and width % tile.bn == 0
-    adds, out_row = sums.residual is not None, width * groups
-    sizes = (sums.bm, tile.bn, tile.bk, tile.stages)
-    constants = (step, adds, even, sums.backward, terms, sums.wide, *sizes)
-    ends = (sums.bias or sums.out_dtype, sums.residual or sums.out_dtype)
-    dtypes = (sums.dtype, sums.dtype, sums.out_dtype, *ends, _F32, *[_I32] * 5)
+    sizes = (bm, tile.bn, tile.bk, tile.stages)
+    constants = (step, residual is not None, even, backward, terms, wide, *sizes)
+    kinds = (operand, operand, out_dtype, bias or out_dtype, residual or out_dtype, _F32)
     scalars = (
-        sums.tiles,
-        sums.rows,
-        sums.slots,
+        tiles,
+        rows,
+        (shapes[2][0] - 1) // tiles,
         tile.split,
         depth // step,
         width // step,
         x_row // step,
         x_low // step,
-        out_row // step,
-        out_row,
+        width * groups // step,
+        width * groups,
         w_row // step,
         inner // step,
         channels * w_row // step,
         w_low // step,
-        int(sums.bias is not None),
+        int(bias is not None),
+        _ACTIVATIONS[activation],
+        alpha if activation == "leaky_relu" else 0.0,
     )
-    grid = (sums.tiles * -(-width // tile.bn), tile.split, groups)
-    kernel = _conv.bound(Variant(dtypes, constants, tile.warps), sums.device)
+    grid = (tiles * -(-width // tile.bn), tile.split, groups)
+    kernel = _conv.bound(Variant((*kinds, *[_I32] * 5), constants, tile.warps), device)
     return _Launch(kernel, grid, scalars, tile.split)
+
+
+def _sides(weight: torch.Size, groups: int, backward: bool) -> tuple[int, int]:
+    """One group's channels that are summed over, and that are made."""
+    made, inner = weight[0], weight[-1]
+    return (made // groups, inner) if backward else (inner, made // groups)
 
 
 def run(
@@ -159,12 +173,9 @@ def run(
     tile: ConvTile | None = None,
 ) -> torch.Tensor:
     """Sums into `count` rows by a plan; `tile` forces a choice."""
-    channels, _, inner = weight.shape
-    depth, width = channels // groups, inner
-    if not backward:
-        depth, width = width, depth
-    out = rows.new_empty(count, width * groups)
-    if count == 0 or width == 0:
+    shape = weight.shape
+    out = rows.new_empty(count, shape[-1] * groups if backward else shape[0])
+    if count == 0 or out.shape[1] == 0:
         return out
     rows, weight = aligned(rows.contiguous()), aligned(weight.contiguous())
     if epilogue is not _PLAIN:
@@ -173,10 +184,10 @@ def run(
             bias=None if bias is None else aligned(bias.contiguous()),
             residual=None if residual is None else aligned(residual.contiguous()),
         )
-    if groups > 1 and depth == 1 and width == 1:
+    if groups > 1 and _sides(shape, groups, backward) == (1, 1):
         _by_channels(rows, weight, plan, out, epilogue)
     else:
-        _by_tiles(rows, weight, plan, depth, width, groups, backward, out, epilogue, tile)
+        _by_tiles(rows, weight, plan, groups, backward, out, epilogue, tile)
     return out
 
 
@@ -184,8 +195,6 @@ def _by_tiles(
     x: torch.Tensor,
     weight: torch.Tensor,
     plan: Sequence[torch.Tensor],
-    depth: int,
-    width: int,
     groups: int,
     backward: bool,
     out: torch.Tensor,
@@ -193,43 +202,40 @@ def _by_tiles(
     forced: ConvTile | None,
 ) -> None:
     rows, inputs, listed, filled = plan[:4]
-    tiles, bm, taps = filled.shape[0], inputs.shape[1], weight.shape[1]
-    terms = _terms_of(x.dtype)
-    wide = max(x.numel() * (1 if terms == 1 else 2), 2 * weight.numel()) >= _WIDE
-    largest = None
+    shapes = (x.shape, weight.shape, inputs.shape)
+    terms, device = _terms_of(x.dtype), x.get_device()
+    largest = partial = None
     if terms == 3:
         x, weight, largest = in_terms(x, weight)
     elif backward and x.dtype == _F32:
-        # tf32 matrix units read both operands along the inner axis only.
-        weight = weight.reshape(groups, depth, taps, width).permute(0, 3, 2, 1).contiguous()
-        backward = False
+        depth, width = _sides(weight.shape, groups, backward)
+        turned = weight.reshape(groups, depth, -1, width)
+        weight = turned.permute(0, 3, 2, 1).contiguous()
     bias, residual = epilogue.bias, epilogue.residual
-    sums = _Sums(
-        x.dtype,
-        out.dtype,
-        None if bias is None else bias.dtype,
-        None if residual is None else residual.dtype,
+    launch = _launch_of(
+        shapes,
+        filled.shape[0],
         out.shape[0],
-        tiles,
-        bm,
-        listed.shape[0] // tiles,
-        depth,
-        width,
-        taps,
         groups,
         backward,
+        (
+            x.dtype,
+            out.dtype,
+            None if bias is None else bias.dtype,
+            None if residual is None else residual.dtype,
+        ),
+        epilogue.activation,
+        epilogue.alpha,
         terms,
-        wide,
-        x.get_device(),
+        device,
+        forced,
     )
-    launch, partial = _launch_of(sums, forced), None
     if launch.split > 1:
         partial = torch.empty((launch.split, *out.shape), dtype=_F32, device=out.device)
     tensors = (x, weight, out, bias, residual, partial, rows, inputs, listed, filled, largest)
-    scalars = (*launch.scalars, epilogue.act, epilogue.slope)
-    launch.kernel(launch.grid, tensors, scalars)
+    launch.kernel(launch.grid, tensors, launch.scalars)
     if partial is not None:
-        _finish_splits(partial, out, epilogue, sums.device)
+        _finish_splits(partial, out, epilogue, device)
 
 
 def _dtypes(epilogue: _Epilogue, out: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
@@ -277,7 +283,7 @@ def _by_channels(
     slots = plan[2].shape[0] // tiles
     rows = (width, width, width)
     ends = (epilogue.has, epilogue.act, epilogue.slope)
-    scalars = (slots, width, weight.shape[1], *rows, *ends)
+    scalars = (slots, width, weight.numel() // width, *rows, *ends)
     grid = (tiles, -(-width // bn), 1)
     _channels(Variant(dtypes, (epilogue.adds, bm, bn), 4), grid, tensors, scalars, x.get_device())
 
@@ -447,12 +453,14 @@ def _fused(
     alpha: float,
     scale: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    weight = scaled(weight, scale)
+    if scale is not None:
+        weight = scaled(weight, scale)
     epilogue = _PLAIN
     if bias is not None or residual is not None or activation != "none":
         epilogue = _Epilogue(bias, residual, activation, alpha)
-    if groups == 1 and _plan.is_identity(src, dst, weight.shape[1], features.shape[0], num_out):
-        return _pointwise(features, weight[:, 0], epilogue)
+    taps = splits.shape[0] - 1
+    if groups == 1 and _plan.is_identity(src, dst, taps, features.shape[0], num_out):
+        return _pointwise(features, flat(weight)[:, 0], epilogue)
     made = _made(plan, src, dst, splits, num_out)
     return run(features, weight, made, num_out, groups, epilogue=epilogue)
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from ..ops.conv import CHUNK, conv_plan
-from . import _scan, _shader
+from . import _scan, _shader, _sort
 
 TILE = 64
 BLOCK_ROWS = 1 << 17
@@ -113,7 +113,7 @@ def _row_order(table: torch.Tensor, splits: torch.Tensor, rows: int) -> torch.Te
     arguments = (table, bit_list, keys, len(counts), rows, bits, block)
     _shader.each(_shader.library("conv_plan"), "sp_plan_keys", *arguments, threads=rows)
     blocks = -(-rows // block)
-    _, order = _scan.sort(keys, bits + (blocks - 1).bit_length())
+    _, order = _sort.sort(keys, bits + (blocks - 1).bit_length())
     return order
 
 

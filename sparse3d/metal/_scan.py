@@ -1,4 +1,4 @@
-"""Compaction and sorting on the device, for the other launch modules."""
+"""Sums and compaction on the device, for the other launch modules."""
 
 import torch
 
@@ -94,25 +94,6 @@ def owners(owner: torch.Tensor, coords: torch.Tensor) -> tuple[torch.Tensor, tor
         arguments = (owner, offsets, first, rank, length)
         _launch("sp_compact_owners", *arguments, count=(blocks,))
     return first, rank, bool(fallen)
-
-
-def sort(keys: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Stable sort of non-negative int32 keys below 2**bits: (sorted keys, their former positions),
-    both int32."""
-    n = keys.numel()
-    blocks = _blocks(n)
-    rows = torch.arange(n, dtype=torch.int32, device=keys.device)
-    if n < 2:
-        return keys, rows
-    for shift in range(0, max(bits, 1), 4):
-        counts = torch.empty(16 * blocks + 1, dtype=torch.int32, device=keys.device)
-        _launch("sp_sort_count", keys, counts, n, shift, count=(blocks,))
-        scan(counts)
-        keys_out, rows_out = torch.empty_like(keys), torch.empty_like(rows)
-        arguments = (keys, rows, counts, keys_out, rows_out, n, shift, int(shift == 0))
-        _launch("sp_sort_scatter", *arguments, count=(blocks,))
-        keys, rows = keys_out, rows_out
-    return keys, rows
 
 
 def bounds(keys: torch.Tensor, segments: int) -> torch.Tensor:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..ops.conv import conv_forward, conv_fused, conv_input_grad, conv_weight_grad, scaled
+from ..ops.conv import conv_forward, conv_fused, conv_input_grad, conv_weight_grad, flat, scaled
 from . import _plan, _shader
 from ._plan import Plan
 
@@ -326,7 +326,7 @@ def _fused(
     scale: torch.Tensor | None = None,
 ) -> torch.Tensor:
     epilogue = _Epilogue(bias, residual, activation, alpha)
-    weight = scaled(weight, scale)
+    weight = scaled(flat(weight), scale)
     return run(features, weight, (src, dst, splits), plan, num_out, groups, epilogue=epilogue)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from ..ops.coordinates import coordinate_lookup, coordinate_table, coordinate_unique
-from . import _scan, _shader
+from . import _scan, _shader, _sort
 
 _INT32_MAX = 2**31 - 1
 _ROOMY = 1 << 20
@@ -72,7 +72,7 @@ def by_batch(coords: torch.Tensor, rows: torch.Tensor, place: torch.Tensor) -> t
     keys = torch.empty_like(rows)
     kernels = kernels_for("coordinates", coords.shape[1])
     _shader.each(kernels, "sp_batch_keys", coords, rows, keys, n, lowest, threads=n)
-    _, moved = _scan.sort(keys, (highest - lowest).bit_length())
+    _, moved = _sort.sort(keys, (highest - lowest).bit_length())
     first = torch.empty_like(rows)
     _shader.each(kernels, "sp_place", rows, moved, first, place, n, threads=n)
     return first

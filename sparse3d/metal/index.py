@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from ..pointops.index import spatial_index
-from . import _scan, _shader
+from . import _shader, _sort
 from ._clouds import float_points, table
 
 OUTER = 1024
@@ -101,7 +101,7 @@ def _on_curve(
     keys = torch.empty(entries, dtype=torch.int32, device=reference.device)
     arguments = (reference, lists, begins, lows, highs, keys, entries, clouds, dim, bits)
     _shader.each(kernels, "sp_index_keys", *arguments, threads=entries)
-    return _scan.sort(keys, cloud_bits + bits * dim)[1]
+    return _sort.sort(keys, cloud_bits + bits * dim)[1]
 
 
 @spatial_index.kernel("metal", "cuda")

@@ -14,7 +14,7 @@ from ..ops.kernel_map import (
     kernel_map_neighbours,
     kernel_map_submanifold,
 )
-from . import _scan, _shader
+from . import _scan, _shader, _sort
 from . import coordinates as sites
 
 
@@ -201,11 +201,11 @@ def _repeated_pairs(
     _shader.each(
         kernels, "sp_footprint_keys", owner, place, keys, candidates, m, threads=candidates
     )
-    keys, order = _scan.sort(keys, m.bit_length())
+    keys, order = _sort.sort(keys, m.bit_length())
     pairs = int(_scan.bounds(keys, m)[-1])
     of_tap = torch.empty(pairs, dtype=torch.int32, device=owner.device)
     _shader.each(kernels, "sp_footprint_taps", order, of_tap, pairs, taps, threads=pairs)
-    of_tap, moved = _scan.sort(of_tap, (taps - 1).bit_length())
+    of_tap, moved = _sort.sort(of_tap, (taps - 1).bit_length())
     src, dst = torch.empty_like(of_tap), torch.empty_like(of_tap)
     arguments = (owner, place, order, moved, src, dst, pairs, taps)
     _shader.each(kernels, "sp_footprint_emit", *arguments, threads=pairs)

@@ -1,9 +1,9 @@
-"""Sorting and counting rows on Metal, by the radix sort and the scan of scan.metal."""
+"""Sorting and counting rows on Metal, by sort.metal and scan.metal."""
 
 import torch
 
 from ..ops.order import id_counts, key_order, running_sums
-from . import _scan, _shader
+from . import _scan, _shader, _sort
 
 _SIGN = -(2**31)
 
@@ -13,17 +13,17 @@ def _order(keys: torch.Tensor) -> torch.Tensor:
     keys = keys.contiguous()
     _shader.rows_fit("keys", keys.numel())
     if keys.dtype != torch.int64:
-        return _scan.sort(keys.int() ^ _SIGN, 32)[1].long()
+        return _sort.sort(keys.int() ^ _SIGN, 32)[1].long()
     words = keys.view(torch.int32).reshape(-1, 2)
-    _, low = _scan.sort(words[:, 0].contiguous(), 32)
-    _, high = _scan.sort((words[:, 1] ^ _SIGN)[low.long()], 32)
+    _, low = _sort.sort(words[:, 0].contiguous(), 32)
+    _, high = _sort.sort((words[:, 1] ^ _SIGN)[low.long()], 32)
     return low[high.long()].long()
 
 
 @id_counts.kernel("metal")
 def _count(ids: torch.Tensor, num: int) -> torch.Tensor:
     _shader.rows_fit("ids", ids.numel())
-    ordered, _ = _scan.sort(ids.int().contiguous(), num.bit_length())
+    ordered, _ = _sort.sort(ids.int().contiguous(), num.bit_length())
     return _scan.bounds(ordered, num).diff().long()
 
 

@@ -1,4 +1,4 @@
-// Counting, scanning, compacting and sorting, all stable and without a message between threadgroups inside a launch:
+// Counting, scanning and compacting, all stable and without a message between threadgroups inside a launch:
 // every block counts, one threadgroup scans the counts, every block writes.
 
 #define SP_BLOCK 1024    // elements a threadgroup handles
@@ -133,71 +133,6 @@ kernel void sp_compact_owners(device const int* values [[buffer(0)]],  // [lengt
         first[at] = int(i);
         rank[i] = int(at);
         ++at;
-    }
-}
-
-// ---- radix sort, 4 bits a pass ----
-
-// counts[digit * blocks + block]; scanned, they say where a block's keys of a digit go.
-kernel void sp_sort_count(device const uint* keys [[buffer(0)]],  // [n]
-                          device uint* counts [[buffer(1)]],      // [16, blocks]
-                          constant uint& n [[buffer(2)]],
-                          constant uint& shift [[buffer(3)]],
-                          uint tid [[thread_index_in_threadgroup]],
-                          uint group [[threadgroup_position_in_grid]],
-                          uint blocks [[threadgroups_per_grid]]) {
-    threadgroup atomic_uint digits[16];
-    if (tid < 16) atomic_store_explicit(&digits[tid], 0u, memory_order_relaxed);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint j = 0; j < SP_EACH; ++j) {
-        const uint i = group * SP_BLOCK + tid * SP_EACH + j;
-        if (i < n) atomic_fetch_add_explicit(&digits[keys[i] >> shift & 15u], 1u, memory_order_relaxed);
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (tid < 16) counts[tid * blocks + group] = atomic_load_explicit(&digits[tid], memory_order_relaxed);
-}
-
-kernel void sp_sort_scatter(device const uint* keys [[buffer(0)]],     // [n]
-                            device const int* rows [[buffer(1)]],      // [n]; not read in the first pass
-                            device const uint* offsets [[buffer(2)]],  // [16, blocks] scanned counts
-                            device uint* keys_out [[buffer(3)]],
-                            device int* rows_out [[buffer(4)]],
-                            constant uint& n [[buffer(5)]],
-                            constant uint& shift [[buffer(6)]],
-                            constant uint& first_pass [[buffer(7)]],
-                            uint tid [[thread_index_in_threadgroup]],
-                            uint lane [[thread_index_in_simdgroup]],
-                            uint sg [[simdgroup_index_in_threadgroup]],
-                            uint group [[threadgroup_position_in_grid]],
-                            uint blocks [[threadgroups_per_grid]]) {
-    threadgroup ushort before[16 * SP_SCAN_THREADS];  // keys of a digit in the threads before this one
-    uint key[SP_EACH];
-    for (uint d = 0; d < 16; ++d) before[d * SP_SCAN_THREADS + tid] = ushort(0);
-    for (uint j = 0; j < SP_EACH; ++j) {
-        const uint i = group * SP_BLOCK + tid * SP_EACH + j;
-        if (i >= n) continue;
-        key[j] = keys[i];
-        before[(key[j] >> shift & 15u) * SP_SCAN_THREADS + tid] += ushort(1);
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint d = sg; d < 16; d += SP_SCAN_SIMDS) {
-        uint carry = 0;
-        for (uint c = 0; c < SP_SCAN_THREADS; c += 32) {
-            const uint v = before[d * SP_SCAN_THREADS + c + lane];
-            const uint sum = simd_prefix_exclusive_sum(v);
-            before[d * SP_SCAN_THREADS + c + lane] = ushort(carry + sum);
-            carry += simd_sum(v);
-        }
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint j = 0; j < SP_EACH; ++j) {
-        const uint i = group * SP_BLOCK + tid * SP_EACH + j;
-        if (i >= n) continue;
-        const uint d = key[j] >> shift & 15u, mine = d * SP_SCAN_THREADS + tid;
-        const uint at = offsets[d * blocks + group] + before[mine];
-        before[mine] += ushort(1);
-        keys_out[at] = key[j];
-        rows_out[at] = first_pass ? int(i) : rows[i];
     }
 }
 

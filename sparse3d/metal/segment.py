@@ -7,7 +7,7 @@ import torch
 
 from ..ops.conv import CHUNK
 from ..ops.segment import segment_max, segment_sum
-from . import _scan, _shader
+from . import _scan, _shader, _sort
 
 
 class Segments(NamedTuple):
@@ -26,7 +26,7 @@ def _takes(values: torch.Tensor, *_: Any) -> bool:
 
 def sort(ids: torch.Tensor, num: int) -> Segments:
     """Sorts entries by int32 id; ids of `num` belong to no segment."""
-    keys, order = _scan.sort(ids, num.bit_length())
+    keys, order = _sort.sort(ids, num.bit_length())
     starts = _scan.bounds(keys, num)
     chunks = torch.zeros(num + 1, dtype=torch.int32, device=ids.device)
     kernels = _shader.library("segment")

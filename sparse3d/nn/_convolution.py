@@ -193,7 +193,7 @@ class SparseConvolution(SitesLayer):
 
     def as_kernel(self, stored: torch.Tensor) -> torch.Tensor:
         """What the parameter stores as a true weight; undoes `from_canonical`."""
-        if not self.stores_transposed:
+        if not (self.conv1x1 and self.stores_transposed):
             return stored
         matrix = stored.reshape(self.in_channels, self.out_channels).t()
         return matrix.reshape(stored.shape)
@@ -253,7 +253,8 @@ class SparseConvolution(SitesLayer):
             features = self._convolve(input.features, pairs, residual)
             if target._has_room and not self._fills(residual):
                 target._note_zeros(features)
-        self._record(pairs.num_out)
+        if self._counts:
+            self._record(pairs.num_out)
         return input.on_sites(features, target, indice_dict)
 
     def run_fused(
@@ -358,9 +359,12 @@ class SparseConvolution(SitesLayer):
         self, input: SparseConvTensor, sites: Coordinates
     ) -> tuple[KernelMap, Coordinates, dict[str, IndiceData]]:
         """The kernel map, the output sites, and the keys that the output carries."""
+        found = input.find_indice_pair(self.indice_key)
+        own = self.subm and not self.inverse
+        if own and found is not None and serves(found, self.kernel_size, self.dilation, sites):
+            return found.kernel_map, sites, input.indice_dict
         if self.is_pointwise:
             return sites.identity(), sites, input.indice_dict
-        found = input.find_indice_pair(self.indice_key)
         if self.inverse:
             data = check_inverse(
                 self._key_label(), self.kernel_size, found, sites, self.trusts_edited_sites
@@ -369,8 +373,7 @@ class SparseConvolution(SitesLayer):
         if found is not None and found.is_subm and self.subm and not found.is_current():
             found = None  # its sites were edited in place: the pairs are made anew
         if found is not None:
-            if not (self.subm and serves(found, self.kernel_size, self.dilation, sites)):
-                check_reuse(self._key_label(), self.geometry, self.subm, found, sites)
+            check_reuse(self._key_label(), self.geometry, self.subm, found, sites)
             return found.kernel_map, sites, input.indice_dict
         if self.subm:
             pairs, target = sites.submanifold(self.kernel_size, self.dilation), sites

@@ -60,6 +60,12 @@ class SitesLayer(SparseModule):
         return IndiceData(pairs, inputs, outputs, self.subm)
 
     def _check_input(self, input: object) -> None:
+        if (
+            isinstance(input, SparseConvTensor)
+            and input._indices.shape[1] == self.ndim + 1
+            and input._features.dtype != torch.qint8
+        ):
+            return
         if not isinstance(input, SparseConvTensor):
             got = type(input).__name__
             _check.fail_type(f"{self._label()}: input", "a SparseConvTensor", got)

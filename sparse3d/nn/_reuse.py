@@ -16,12 +16,12 @@ from ..tensor import IndiceData
 def serves(
     data: IndiceData, kernel_size: list[int], dilation: list[int], sites: Coordinates
 ) -> bool:
-    """Whether a submanifold layer finds at a glance that the kept map is its own."""
+    """Whether a submanifold layer finds at a glance that the kept map is its own and current."""
+    if torch.compiler.is_compiling() or not data.is_subm or sites is not data.inputs:
+        return False
     kept = data.kernel_map.geometry
     return (
-        not torch.compiler.is_compiling()
-        and data.is_subm
-        and sites is data.inputs
+        data.is_current()
         and list(kept.kernel_size) == kernel_size
         and list(kept.dilation) == dilation
     )

@@ -3,8 +3,8 @@
     out[q] = sum over pairs (p, q) of tap t of  weight[:, t, :] @ features[p]
 
 The weight is `[C_out, K, C_in / groups]`, a view of the stored `[C_out, *kernel_size, C_in /
-groups]`; cross-correlation, never flipped. Output channels of group g read input channels of group
-g.
+groups]`, which the fused form takes as it is; cross-correlation, never flipped. Output channels of
+group g read input channels of group g.
 
 *Shapes.* features [N, C_in], out [M, C_out], pairs as `ops.kernel_map` makes them. *Dtypes.*
 float32, float16, bfloat16 and float64; features and weight alike. *Accumulation.* float32, float64
@@ -256,7 +256,7 @@ def _fused_reference(
     """act(conv * scale + bias + residual), rounded once."""
     dtype = _accumulator(features.dtype)
     out = _forward_reference(
-        features.to(dtype), weight.to(dtype), src, dst, splits, plan, [], num_out, groups
+        features.to(dtype), flat(weight).to(dtype), src, dst, splits, plan, [], num_out, groups
     )
     if scale is not None:
         out *= scale.to(dtype)
@@ -372,12 +372,14 @@ conv_forward.autocast("features", "weight")
 conv_fused.autocast("features", "weight", "residual")
 
 
-def _check_conv(
-    features: torch.Tensor, weight: torch.Tensor, pairs: PairSet, groups: int
-) -> torch.Tensor:
-    """Check the arguments of a convolution; returns the weight as [C_out, K, C_in / groups]."""
-    _check.features("features", features)
-    _check.tensor("weight", weight)
+def _check_conv(features: torch.Tensor, weight: torch.Tensor, pairs: PairSet, groups: int) -> None:
+    """Check the arguments of a convolution."""
+    # What layers hand over is seen at a glance; the checks say what is wrong with anything else.
+    plain = isinstance(features, torch.Tensor) and features.layout == torch.strided
+    if not plain or features.ndim != 2 or features.dtype not in _check.FLOATS:
+        _check.features("features", features)
+    if not isinstance(weight, torch.Tensor) or weight.layout != torch.strided:
+        _check.tensor("weight", weight)
     if not features.device == weight.device == pairs.src.device:
         _check.same_device(features=features, weight=weight, src=pairs.src)
     if type(groups) is not int or groups < 1:
@@ -394,10 +396,16 @@ def _check_conv(
             f"of matching channels for groups={groups}",
             f"features {list(features.shape)}, weight {list(weight.shape)}",
         )
-    _check.same_rows("features", rows, "the kernel map's input side", pairs.num_in)
-    if weight.is_contiguous():
-        return weight.view(shape[0], volume, shape[-1])
-    return weight.reshape(shape[0], volume, shape[-1])
+    if rows != pairs.num_in:
+        _check.same_rows("features", rows, "the kernel map's input side", pairs.num_in)
+
+
+def flat(weight: torch.Tensor) -> torch.Tensor:
+    """[C_out, *kernel_size, C_in / groups] as [C_out, K, C_in / groups]."""
+    if weight.ndim == 3:
+        return weight
+    shape = weight.shape[0], math.prod(weight.shape[1:-1]), weight.shape[-1]
+    return weight.view(shape) if weight.is_contiguous() else weight.reshape(shape)
 
 
 def _same_dtype(features: torch.Tensor, weight: torch.Tensor) -> None:
@@ -433,14 +441,14 @@ def conv(
         ValueError: if channels, taps, rows or devices do not fit together.
         TypeError: if dtypes differ outside autocast or are not floating.
     """
-    kernel = _check_conv(features, weight, pairs, groups)
+    _check_conv(features, weight, pairs, groups)
     _same_dtype(features, weight)
     needs_grad = torch.is_grad_enabled() and (features.requires_grad or weight.requires_grad)
     out = cast(
         torch.Tensor,
         conv_forward(
             features.contiguous(),
-            kernel.contiguous(),
+            flat(weight).contiguous(),
             pairs.src,
             pairs.dst,
             pairs.splits,
@@ -484,7 +492,7 @@ def fused_conv(
         ValueError: if shapes, devices or the activation do not fit, or a gradient is asked for.
         TypeError: if dtypes differ outside autocast or are not floating.
     """
-    kernel = _check_conv(features, weight, pairs, groups)
+    _check_conv(features, weight, pairs, groups)
     _same_dtype(features, weight)
     if activation not in ACTIVATIONS:
         _check.fail("activation", f"one of {ACTIVATIONS}", repr(activation))
@@ -497,21 +505,21 @@ def fused_conv(
         _check.fail(
             "fused_conv", "called under torch.no_grad()", "a gradient", "use conv for training"
         )
-    return cast(
-        torch.Tensor,
-        conv_fused(
-            features.contiguous(),
-            kernel.contiguous(),
-            pairs.src,
-            pairs.dst,
-            pairs.splits,
-            pairs.plan(),
-            pairs.num_out,
-            groups,
-            bias,
-            residual,
-            activation,
-            alpha,
-            scale,
-        ),
+    # A view would cost a small layer a tenth of its time; graphs and exports see three axes.
+    kernel = flat(weight) if torch.compiler.is_compiling() else weight
+    out: torch.Tensor = conv_fused(
+        features.contiguous(),
+        kernel.contiguous(),
+        pairs.src,
+        pairs.dst,
+        pairs.splits,
+        pairs.plan(),
+        pairs.num_out,
+        groups,
+        bias,
+        residual,
+        activation,
+        alpha,
+        scale,
     )
+    return out

@@ -24,15 +24,16 @@ class IndiceData:
     is_subm: bool
 
     def __post_init__(self) -> None:
-        self._versions = self._seen()
+        self._versions = (0, 0) if torch.compiler.is_compiling() else self._seen()
 
     def __reduce__(self) -> tuple[type[IndiceData], tuple[object, ...]]:
         return IndiceData, (self.kernel_map, self.inputs, self.outputs, self.is_subm)
 
     def _seen(self) -> tuple[int, int]:
-        if torch.compiler.is_compiling():
-            return (0, 0)
-        return edit_count(self.inputs.indices), edit_count(self.outputs.indices)
+        first = edit_count(self.inputs.indices)
+        if self.outputs is self.inputs:
+            return first, first
+        return first, edit_count(self.outputs.indices)
 
     def is_current(self) -> bool:
         """Whether nobody edited the sites in place since the layer left this."""

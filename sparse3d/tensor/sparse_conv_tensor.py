@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .. import _check
-from ..kernel_map import Coordinates, with_edit_count
+from ..kernel_map import Coordinates, edit_count, with_edit_count
 from ..ops.dense import from_dense as rows_of_dense
 from ..ops.dense import to_dense
 from ..ops.segment import take_rows
@@ -163,7 +163,7 @@ class SparseConvTensor:
     def _known_sites(self) -> Coordinates | None:
         """The sites where they need no look: what `sites` returns then."""
         known = self._coordinates
-        if known is None or not self._trusted or not known.is_unchanged():
+        if known is None or not self._trusted or known._version != edit_count(known.indices):
             return None
         return known if self._features.shape[0] == self._indices.shape[0] else None
 

@@ -15,6 +15,7 @@ from sparse3d.metal import _shader
 NVCC = shutil.which("nvcc")
 CASES = [
     ("scan", {}),
+    ("sort", {}),
     ("coordinates", {"SP_COLS": 4}),
     ("coordinates", {"SP_COLS": 2}),
     ("kernel_map", {"SP_COLS": 3}),

@@ -19,6 +19,7 @@ from sparse3d import _registry, pointops
 from sparse3d._registry import Op
 from sparse3d.geometry import Geometry
 from sparse3d.kernel_map import Coordinates
+from sparse3d.metal import _sort
 from sparse3d.ops.coordinates import build_table, lookup
 from sparse3d.ops.norm import batch_norm_train
 
@@ -50,6 +51,19 @@ def to_gpu(op: Op, args: Any) -> list[Any]:
         with _registry.force("cuda"):
             moved[names.index("table")] = build_table(moved[names.index("coords")])
     return moved
+
+
+@pytest.mark.parametrize(
+    "rows", [0, 1, 31, 32, 33, 511, 512, 513, 65536, 65537, 300_000, 3_000_000]
+)
+@pytest.mark.parametrize("bits", [1, 8, 9, 27, 31])
+@pytest.mark.parametrize("distinct", [1, 3, 2**31])
+def test_sort_is_stable(rows: int, bits: int, distinct: int) -> None:
+    keys = (torch.randint(0, 2**bits, (rows,), device="cuda") % distinct).int()
+    expected = torch.sort(keys, stable=True)
+    ordered, places = _sort.sort(keys, bits)
+    assert torch.equal(ordered, expected.values)
+    assert torch.equal(places.long(), expected.indices)
 
 
 def cloud(rows: int, seed: int = 0, batches: int = 2) -> torch.Tensor:

@@ -419,6 +419,7 @@ STEMS = {
     "index": {},
     "knn": {"SP_METRIC": (0, 1, 2)},
     "scan": {},
+    "sort": {"SP_SORT_THREADS": (32, 512)},
     "conv_plan": {},
 }
 
@@ -443,6 +444,20 @@ def test_every_file_is_listed() -> None:
 
         stems = {f.stem for f in _shader._FOLDER.glob("*.metal")}
     assert stems == STEMS.keys() | {"common"}
+
+
+@pytest.mark.parametrize("threads", [32, 256])
+def test_sort_in_smaller_groups(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU that runs no groups of 512."""
+    keys = torch.randint(0, 2**12, (1100,), dtype=torch.int32)
+    expected = torch.sort(keys, stable=True)
+    with installed():
+        from sparse3d.metal import _sort
+
+        monkeypatch.setattr(_sort, "_SIZES", (threads,))
+        ordered, rows = _sort.sort(keys, 12)
+    assert torch.equal(ordered, expected.values)
+    assert torch.equal(rows.long(), expected.indices)
 
 
 def test_threadgroup_memory_fits() -> None:

@@ -226,6 +226,19 @@ def test_fused_dtypes_and_strided(dtype: torch.dtype, backend: str) -> None:
     assert_close(out, oracle.activate(expected, "relu", 0.0), dtype)
 
 
+@pytest.mark.parametrize("groups", [1, 2, 8])
+def test_fused_takes_a_weight_as_layers_keep_it(groups: int, backend: str) -> None:
+    p = problem(FEW[0], "submanifold", torch.float32, 8, 16 if groups < 8 else 8, groups)
+    scale = random((len(p.weight),), torch.float32, 8)
+    kept = p.weight.unflatten(1, FEW[0].geometry.kernel_size)
+    with on(backend, ops.conv_fused):
+        plan, _ = p.plans()
+        rest = (*pairs_of(p.found), plan, p.num_out, groups, None, None, "relu", 0.0, scale)
+        out, expected = (ops.conv_fused(p.features, weight, *rest) for weight in (kept, p.weight))
+    assert kept.ndim > 3
+    assert torch.equal(out, expected)
+
+
 # ---------------------------------------------------------------------------------------- gradients
 
 

@@ -17,7 +17,7 @@ from sparse3d.ops.order import (
     running_sums,
 )
 
-SIZES = (0, 1, 31, 32, 33, 1023, 1025, 3000)
+SIZES = (0, 1, 31, 32, 33, 511, 512, 513, 1025, 3000)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -47,8 +47,10 @@ ROUNDINGS = ("floor", "trunc")
 
 @dataclass(frozen=True)
 class Layout:
-    """How `src` becomes rows: values [N, C], one id a row, `num` segments."""
+    """How `src`, `length` entries along the axis, becomes rows: values [N, C], one id a row, `num`
+    segments."""
 
+    length: int
     ids: torch.Tensor
     num: int
     size: int
@@ -65,9 +67,7 @@ class Layout:
 
     def entries(self, rows: torch.Tensor, dim: int) -> torch.Tensor:
         """The inverse of `rows`."""
-        columns = math.prod(self.rest)
-        length = self.ids.numel() if self.shared else self.ids.numel() // max(columns, 1)
-        return rows.reshape([length, *self.rest]).movedim(0, dim)
+        return rows.reshape([self.length, *self.rest]).movedim(0, dim)
 
     def spread(self, out: torch.Tensor) -> torch.Tensor:
         """Each row's segment of `out` [num, C]; the gradient is a sum in order."""
@@ -145,11 +145,11 @@ def lay_out(
     rest = [length for axis, length in enumerate(src.shape) if axis != dim]
     if index.ndim == 1 or all(length == 1 for length in rest):
         ids = index.reshape(-1).long()
-        return Layout(ids, size, size, rest, True), dim
+        return Layout(src.shape[dim], ids, size, size, rest, True), dim
     columns = math.prod(rest)
     moved = index.movedim(dim, 0).reshape(index.shape[dim], columns).long()
     ids = (moved * columns + torch.arange(columns, device=index.device)).reshape(-1)
-    return Layout(ids, size * columns, size, rest, False), dim
+    return Layout(src.shape[dim], ids, size * columns, size, rest, False), dim
 
 
 def sum_rows(rows: torch.Tensor, layout: Layout) -> torch.Tensor:

@@ -64,6 +64,14 @@ def test_logsumexp_takes_initial_as_one_more_entry() -> None:
     assert torch.allclose(found, torch.tensor([first, 7.0, 3.0, 1000.0]))
 
 
+def test_shapes_of_nothing() -> None:
+    wide, none = torch.rand(5, 0), torch.zeros(5, 0, dtype=torch.int64)
+    assert scatter_softmax(wide, none, 0, 3).shape == (5, 0)
+    assert scatter_log_softmax(wide, torch.zeros(5, dtype=torch.int64), 0).shape == (5, 0)
+    assert scatter_std(wide, none, 0, 3).shape == (3, 0)
+    assert scatter_logsumexp(torch.rand(0, 4), torch.arange(0), 0, 3).tolist() == [[0.0] * 4] * 3
+
+
 def test_squares_and_deviations_with_initial() -> None:
     src, index = torch.tensor([1.0, 3.0, 8.0]), torch.tensor([0, 0, 1])
     start = torch.full((3,), 2.0)

@@ -40,7 +40,7 @@ run device "${suite[@]}" tests/cuda
 run contract "${suite[@]}" "${spread[@]}" --backend cuda tests/contract tests/ops tests/pointops
 
 # Every tensor an allocation of its own, so that memcheck sees past the end of each.
-selection='maps_equal or ops_equal and small or metal_convolution and small or point_operators or many_groups or (indexed and lattice)'
+selection='maps_equal or (sort_is_stable and 513 and 27) or ops_equal and small or metal_convolution and small or point_operators or many_groups or (indexed and lattice)'
 for tool in memcheck racecheck; do
     if command -v compute-sanitizer >/dev/null; then
         run "$tool" env PYTORCH_NO_CUDA_MEMORY_CACHING=1 timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 9 \

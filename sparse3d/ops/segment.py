@@ -17,7 +17,7 @@ import torch
 
 from .. import _check
 from .._registry import Op
-from .conv import CHUNK, _accumulator
+from ._conv_reference import CHUNK, _accumulator
 
 __all__ = [
     "agreed_labels",

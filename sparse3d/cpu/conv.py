@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import torch
 
+from ..ops._conv_reference import Plan, _accumulator
 from ..ops.conv import (
-    Plan,
-    _accumulator,
     conv_forward,
     conv_fused,
     conv_input_grad,

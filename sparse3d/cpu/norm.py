@@ -6,7 +6,7 @@ import ctypes
 
 import torch
 
-from ..ops.conv import _accumulator
+from ..ops._conv_reference import _accumulator
 from ..ops.norm import (
     batch_norm_grad,
     batch_norm_relu_again,
@@ -23,6 +23,32 @@ Four = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 def _wide(values: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
     return None if values is None else values.detach().to(dtype).contiguous()
+
+
+def _call(
+    name: str,
+    features: torch.Tensor,
+    mean: torch.Tensor,
+    var: torch.Tensor,
+    eps: float,
+    relu: bool,
+    **tensors: torch.Tensor | None,
+) -> None:
+    """One of csrc/norm.cpp's functions; tensors by their names in NormCall."""
+    request = NormCall(
+        threads=threads(),
+        path=path(),
+        dtype=DTYPES[features.dtype],
+        relu=relu,
+        x=address(features),
+        mean=address(mean),
+        var=address(var),
+        rows=features.shape[0],
+        channels=features.shape[1],
+        eps=eps,
+        **{field: address(tensor) for field, tensor in tensors.items()},
+    )
+    call(name, ctypes.byref(request))
 
 
 def _run_train(
@@ -43,23 +69,9 @@ def _run_train(
     mean, var = known or (torch.empty(channels, dtype=dtype) for _ in range(2))
     mean, var = mean.contiguous(), var.contiguous()
     weight, bias = _wide(weight, dtype), _wide(bias, dtype)
-    request = NormCall(
-        threads=threads(),
-        path=path(),
-        dtype=DTYPES[features.dtype],
-        relu=relu,
-        x=address(features),
-        weight=address(weight),
-        bias=address(bias),
-        side=address(residual),
-        y=address(out),
-        mean=address(mean),
-        var=address(var),
-        rows=rows,
-        channels=channels,
-        eps=eps,
-    )
-    call("s3d_norm_apply" if known else "s3d_norm_train", ctypes.byref(request))
+    name = "s3d_norm_apply" if known else "s3d_norm_train"
+    sides = {"weight": weight, "bias": bias, "side": residual}
+    _call(name, features, mean, var, eps, relu, y=out, **sides)
     return out, mean, var
 
 
@@ -82,27 +94,22 @@ def _run_grad(
     to_features = empty((rows, channels), features.dtype)
     to_residual = empty((0 if out is None else rows, channels), features.dtype)
     to_weight, to_bias = torch.empty_like(mean), torch.empty_like(mean)
-    request = NormCall(
-        threads=threads(),
-        path=path(),
-        dtype=DTYPES[features.dtype],
-        relu=relu,
-        x=address(features),
-        weight=address(weight),
-        bias=address(bias),
-        side=address(out),
-        grad=address(grad),
-        y=address(to_features),
-        mean=address(mean),
-        var=address(var),
-        dweight=address(to_weight),
-        dbias=address(to_bias),
-        dside=None if out is None else address(to_residual),
-        rows=rows,
-        channels=channels,
-        eps=eps,
+    _call(
+        "s3d_norm_grad",
+        features,
+        mean,
+        var,
+        eps,
+        relu,
+        weight=weight,
+        bias=bias,
+        side=out,
+        grad=grad,
+        y=to_features,
+        dweight=to_weight,
+        dbias=to_bias,
+        dside=None if out is None else to_residual,
     )
-    call("s3d_norm_grad", ctypes.byref(request))
     return to_features, to_weight, to_bias, to_residual
 
 

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import torch
 
-from ..ops.conv import CHUNK, conv_plan
+from ..ops._conv_reference import CHUNK
+from ..ops.conv import conv_plan
 from . import _scan, _shader, _sort
 
 TILE = 64

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..ops.conv import conv_forward, conv_fused, conv_input_grad, conv_weight_grad, flat, scaled
+from ..ops._conv_reference import flat
+from ..ops.conv import conv_forward, conv_fused, conv_input_grad, conv_weight_grad, scaled
 from . import _plan, _shader
 from ._plan import Plan
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from ..ops.conv import CHUNK
+from ..ops._conv_reference import CHUNK
 from ..ops.norm import (
     batch_norm_grad,
     batch_norm_relu_again,

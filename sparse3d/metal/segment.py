@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..ops.conv import CHUNK
+from ..ops._conv_reference import CHUNK
 from ..ops.segment import segment_max, segment_sum
 from . import _scan, _shader, _sort
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from .._registry import Op
-from .conv import _accumulator, _matmul
+from ._conv_reference import _accumulator, _matmul
 
 __all__ = ["linear"]
 

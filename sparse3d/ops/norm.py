@@ -28,7 +28,7 @@ import torch
 from .. import _check
 from .._registry import Op
 from . import _again
-from .conv import CHUNK, _accumulator
+from ._conv_reference import CHUNK, _accumulator
 
 __all__ = ["batch_norm", "batch_norm_relu"]
 

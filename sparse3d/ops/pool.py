@@ -22,7 +22,8 @@ import torch
 
 from .. import _check
 from .._registry import Op
-from .conv import PairSet, _accumulator
+from ._conv_reference import _accumulator
+from .conv import PairSet
 from .segment import reduce_segments, spread_segments
 
 __all__ = ["max_pool", "mean_pool", "sum_pool"]

@@ -18,7 +18,7 @@ import torch
 
 from .. import _check
 from .._registry import Op
-from .conv import CHUNK, _accumulator
+from ._conv_reference import CHUNK, _accumulator
 from .order import count_ids
 
 __all__ = [

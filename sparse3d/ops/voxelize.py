@@ -23,7 +23,7 @@ import torch
 
 from .. import _check
 from .._registry import Op
-from .conv import _accumulator
+from ._conv_reference import _accumulator
 from .coordinates import coordinate_lookup, coordinate_table, coordinate_unique
 from .order import count_ids, order_keys, running_sum
 from .segment import reduce_segments, segment_sum, take_rows

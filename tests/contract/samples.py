@@ -225,5 +225,6 @@ _MAKERS: dict[str, Callable[[str, Size, torch.dtype], list[Args]]] = {
 
 def samples(op: _registry.Op, size: Size, dtype: torch.dtype = torch.float32) -> list[Args]:
     """Argument lists for ``op``; KeyError where an op was added without any."""
-    stem = op.reference.__module__.rsplit(".", 1)[-1]
+    module = op.reference.__module__.rsplit(".", 1)[-1]
+    stem = module.removeprefix("_").removesuffix("_reference")  # it may have a file of its own
     return _MAKERS[stem](op.name, size, dtype)

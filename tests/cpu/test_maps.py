@@ -96,6 +96,36 @@ def test_submanifold_of_a_filled_cube(kernel, path):
         compare(M.kernel_map_submanifold, coords, [kernel] * 3, [1] * 3)
 
 
+def test_submanifold_of_a_long_line():
+    """Beyond a million rows, several chunks of rows share a list of mirrored pairs."""
+    rows = 1_100_000
+    sites = torch.randperm(rows, generator=torch.Generator().manual_seed(0)).int()
+    coords = torch.nn.functional.pad(sites[:, None], (1, 0)).contiguous()
+    with _registry.force("cpu"), _registry.strict():
+        src, dst, splits = M.kernel_map_submanifold(coords, C.coordinate_table(coords), [3], [1])
+    row_of = torch.empty(rows, dtype=torch.int32)
+    row_of[sites.long()] = torch.arange(rows, dtype=torch.int32)
+    for tap in range(3):
+        begin, end = splits[tap : tap + 2].tolist()
+        wanted = sites + tap - 1
+        there = (wanted >= 0) & (wanted < rows)
+        assert torch.equal(dst[begin:end], there.nonzero()[:, 0].int())
+        assert torch.equal(src[begin:end], row_of[wanted[there].long()])
+
+
+@pytest.mark.parametrize("path", _library.paths())
+def test_neighbours_across_blocks(path):
+    """Sites on both sides of every border of the table's blocks, negative ones and huge ones."""
+    line = torch.tensor([-513, -512, -9, -8, -1, 0, 7, 8, 31, 32, 511, 512, 2**30 - 1, 2**30])
+    for ndim in (1, 2, 3, 4):
+        axes = [line.int()] * min(ndim, 3) + [torch.tensor([-1, 0, 3, 4]).int()] * (ndim == 4)
+        sites = torch.cartesian_prod(*axes).reshape(-1, ndim)
+        sites = sites[torch.randperm(len(sites), generator=torch.Generator().manual_seed(ndim))]
+        coords = torch.nn.functional.pad(sites[:1500], (1, 0)).contiguous()
+        with _library.use_path(path):
+            compare(M.kernel_map_submanifold, coords, [3] * ndim, [1] * ndim)
+
+
 GEOMETRIES = [  # kernel, stride, padding, dilation
     (2, 2, 0, 1),
     (3, 2, 1, 1),

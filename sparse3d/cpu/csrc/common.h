@@ -7,6 +7,9 @@
 #include <cstring>
 #include <new>
 
+// For functions that only prefetch: GCC takes a call of one for a call without effect, and drops
+// it.
+#define S3D_INLINE inline __attribute__((always_inline))
 #define S3D_API extern "C" __attribute__((visibility("default")))
 
 namespace s3d {

@@ -25,7 +25,7 @@ Unique unique_rows(int32_t threads, const int32_t* rows, int64_t n) {
   parallel_for(threads, chunks, [&](int64_t c) {
     int64_t own = 0;
     for (int64_t i = c * kChunk, e = std::min(n, i + kChunk); i < e; ++i) {
-      u.rank[i] = table.probe(mix_hash(linear_hash<W>(rows + i * W)), rows + i * W);
+      u.rank[i] = table.probe(rows + i * W);
       own += u.rank[i] == i;
     }
     start[c] = own;

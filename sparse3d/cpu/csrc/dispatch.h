@@ -104,9 +104,12 @@ struct Kernels {
   void (*widen)(const uint16_t* x, int64_t n, bool half, float* y);
   void (*narrow)(const float* x, int64_t n, bool half, uint16_t* y);
   void (*finish_half)(const FinishHalf&);
-  // Hashes of 16 neighbours and the set of those that the table's bit filter lets pass.
-  uint32_t (*maybe16)(const uint32_t* linear, uint32_t offset, const uint32_t* filter,
-                      int filter_bits, uint32_t* hashes);
+  // Shares of 16 coordinates c + offset in their filter words (see table.h: line_share).
+  void (*shares16)(const uint32_t* c, uint32_t offset, uint32_t factor, int shift, int place,
+                   uint32_t* shares);
+  // The set of those of 16 filter words a + b that a bit filter lets pass.
+  uint32_t (*maybe16)(const uint32_t* a, const uint32_t* b, const uint32_t* filter,
+                      int filter_bits);
   // Keeps the non-negative ones of n entries as (src, dst = first + position).
   void (*compact)(const int32_t* row, int64_t n, int32_t first, int32_t* src, int32_t* dst);
   NormKernels<float> norm32;

@@ -1,5 +1,5 @@
 // Kernel maps of known outputs: submanifold (half of the taps searched, the other half mirrored)
-// and given. Also the compaction of a neighbour table into pairs, and the handles of the C ABI.
+// and given. Also the compaction of neighbours into pairs, and the handles of the C ABI.
 #include "kernel_map.h"
 
 #include "abi.h"
@@ -11,78 +11,204 @@ namespace {
 
 constexpr int64_t kStep = 16;  // rows hashed together
 
-struct Tap {
-  int64_t offset[5];  // batch included
-  uint32_t hash;
+// The kernel's taps up to some count, row-major, and what a search works with.
+template <int W>
+class Search {
+ public:
+  Search(const Kernels& kernels, const Table<W>& table, const Geometry& g, int64_t count)
+      : kernels_(kernels), table_(table), g_(g), count_(count), offsets_(count * (W - 1)) {
+    int64_t places = 0;
+    for (int a = 0; a < W - 1; ++a) {
+      first_[a] = places;
+      places += g.kernel[a];
+    }
+    places_ = places;
+    below_[W - 2] = 1;
+    for (int a = W - 2; a > 0; --a) below_[a - 1] = below_[a] * g.kernel[a];
+    for (int64_t t = 0; t < count; ++t) g.offset(t, offsets_.data() + t * (W - 1));
+  }
+  int64_t scratch_words() const { return places_ * kStep; }
+
+  // Calls found(tap, r, row) for the neighbours of m <= kStep positions, those of a tap in order;
+  // base(r, a) is a coordinate of position r. What passes the filter waits until there is a batch,
+  // whose reads of a large table then overlap.
+  template <class Base, class Found>
+  void rows(const Base& base, int m, uint32_t* scratch, const Found& found) const {
+    uint32_t site[W][kStep] = {}, partial[W - 1][kStep];
+    for (int r = 0; r < m; ++r)
+      for (int a = 0; a < W; ++a) site[a][r] = static_cast<uint32_t>(base(r, a));
+    for (int a = 0; a < W - 1; ++a) {
+      const LineAxis line = line_axis<W>(a);
+      for (int64_t k = 0; k < g_.kernel[a]; ++k)
+        kernels_.shares16(site[a + 1], static_cast<uint32_t>(k * g_.dilation[a] - g_.padding[a]),
+                          line.factor, line.shift, line.place, scratch + (first_[a] + k) * kStep);
+    }
+    for (int r = 0; r < kStep; ++r) partial[0][r] = line_batch(site[0][r]);
+    Batch<Base> batch(*this, base);
+    axis<0>(scratch, partial, (1u << m) - 1, 0, batch, found);
+    batch.probe_all(found);
+  }
+
+ private:
+  struct Candidate {
+    int64_t tap;
+    int row;
+    typename Table<W>::Key key;
+    int32_t site[W];
+  };
+  static constexpr int kBatch = 48;
+  template <class Base>
+  struct Batch {
+    const Search& search;
+    const Base& base;
+    int length = 0;
+    Candidate list[kBatch + kStep];
+
+    Batch(const Search& s, const Base& b) : search(s), base(b) {}
+
+    // Hashes wrap, coordinates must not: a sum beyond int32 is absent.
+    void add(int64_t tap, int row) {
+      Candidate& c = list[length];
+      const int64_t* offset = search.offsets_.data() + tap * (W - 1);
+      c.site[0] = static_cast<int32_t>(base(row, 0));
+      for (int a = 1; a < W; ++a) {
+        const int64_t at = base(row, a) + offset[a - 1];
+        if (at != static_cast<int32_t>(at)) return;
+        c.site[a] = static_cast<int32_t>(at);
+      }
+      c.tap = tap;
+      c.row = row;
+      c.key = search.table_.key_of(c.site);
+      search.table_.fetch_slot(c.key);
+      ++length;
+    }
+    template <class Found>
+    void probe_all(const Found& found) {
+      for (int i = 0; i < length; ++i) search.table_.fetch_row(list[i].key);
+      for (int i = 0; i < length; ++i) {
+        const Candidate& c = list[i];
+        const int32_t row = search.table_.probe(c.key, c.site);
+        if (row >= 0) found(c.tap, c.row, row);
+      }
+      length = 0;
+    }
+  };
+
+  // Taps from `tap` on whose places along the axes before A are chosen: partial[A] holds the sums
+  // of their shares.
+  template <int A, class Waiting, class Found>
+  void axis(const uint32_t* shares, uint32_t (*partial)[kStep], uint32_t rows, int64_t tap,
+            Waiting& batch, const Found& found) const {
+    for (int64_t k = 0; k < g_.kernel[A]; ++k) {
+      const int64_t next = tap * g_.kernel[A] + k;
+      if (next * below_[A] >= count_) return;
+      const uint32_t* share = shares + (first_[A] + k) * kStep;
+      if constexpr (A == W - 2) {
+        uint32_t live =
+            rows & kernels_.maybe16(partial[A], share, table_.filter(), table_.filter_bits());
+        for (; live; live &= live - 1) batch.add(next, __builtin_ctz(live));
+        if (batch.length >= kBatch) batch.probe_all(found);
+      } else {
+        for (int r = 0; r < kStep; ++r) partial[A + 1][r] = partial[A][r] + share[r];
+        axis<A + 1>(shares, partial, rows, next, batch, found);
+      }
+    }
+  }
+
+  const Kernels& kernels_;
+  const Table<W>& table_;
+  const Geometry& g_;
+  int64_t count_, places_ = 0;
+  int64_t first_[W - 1], below_[W - 1];  // of an axis: its first place, taps of one place of it
+  Buffer<int64_t> offsets_;
 };
 
-std::vector<Tap> taps_of(const Geometry& g, int64_t count) {
-  std::vector<Tap> taps(static_cast<size_t>(count));
-  for (int64_t t = 0; t < count; ++t) {
-    Tap& tap = taps[static_cast<size_t>(t)];
-    tap.offset[0] = 0;
-    g.offset(t, tap.offset + 1);
-    tap.hash = 0;
-    for (int a = 0; a <= g.ndim; ++a) tap.hash += static_cast<uint32_t>(tap.offset[a]) * kFactor[a];
-  }
-  return taps;
-}
+// What chunks of rows found, for the taps that mirror theirs: sorted by groups of chunks of the
+// rows that the mirrored pairs lead to. A group then places its entries in a table that fits a
+// cache, where one table of all rows would be written at random.
+class Mirror {
+  static constexpr int kRowBits = 12;
+  static_assert(kChunk == 1 << kRowBits, "a row in its chunk");
 
-// The row of base + offset, or -1. Hashes wrap, coordinates must not: a sum beyond int32 is absent.
-template <int W>
-int32_t probe_moved(const Table<W>& table, uint32_t hash, const int64_t* base,
-                    const int64_t* offset) {
-  int32_t key[W];
-  for (int a = 0; a < W; ++a) {
-    const int64_t c = base[a] + offset[a];
-    if (c != static_cast<int32_t>(c)) return -1;
-    key[a] = static_cast<int32_t>(c);
-  }
-  return table.probe(hash, key);
-}
+ public:
+  static constexpr int64_t kMostTaps = int64_t(1) << (32 - kRowBits);
+  Mirror(int64_t chunks, int64_t taps)
+      : chunks_(chunks),
+        taps_(taps),
+        shift_(log2_ceil(ceil_div(chunks, kGroups))),
+        groups_(ceil_div(chunks, int64_t(1) << shift_)),
+        entries_(static_cast<size_t>(chunks)),
+        first_(chunks * (groups_ + 1)) {}
+  int64_t groups() const { return groups_; }
 
-// Searches taps [0, taps.size()) for rows [i, i + m); base holds m rows of W coordinates. What
-// passes the filter waits until there is a batch, whose reads of a large table then overlap.
-template <int W, class Found>
-void search_rows(const Kernels& kernels, const Table<W>& table, const std::vector<Tap>& taps,
-                 const int64_t* base, int m, const Found& found) {
-  struct Candidate {
-    uint32_t tap, row, hash;
-  };
-  constexpr int kBatch = 48;
-  Candidate batch[kBatch + kStep];
-  int waiting = 0;
-  const auto probe_all = [&] {
-    for (int i = 0; i < waiting; ++i) table.fetch_row(batch[i].hash);
-    for (int i = 0; i < waiting; ++i) {
-      const Candidate& c = batch[i];
-      const int32_t row =
-          probe_moved<W>(table, c.hash, base + int64_t(c.row) * W, taps[c.tap].offset);
-      if (row >= 0) found(static_cast<int64_t>(c.tap), static_cast<int>(c.row), row);
-    }
-    waiting = 0;
-  };
-  uint32_t linear[kStep] = {}, hashes[kStep];
-  for (int r = 0; r < m; ++r) linear[r] = linear_hash<W>(base + r * W);
-  for (size_t t = 0; t < taps.size(); ++t) {
-    uint32_t live =
-        kernels.maybe16(linear, taps[t].hash, table.filter(), table.filter_bits(), hashes);
-    live &= (1u << m) - 1;
-    for (; live; live &= live - 1) {
-      const auto r = static_cast<uint32_t>(__builtin_ctz(live));
-      table.fetch_slot(hashes[r]);
-      batch[waiting++] = {static_cast<uint32_t>(t), r, hashes[r]};
-    }
-    if (waiting >= kBatch) probe_all();
+  // Pairs of chunk c as the lists of a map hold them.
+  void note(int64_t c, const int64_t* count, const int32_t* src, const int32_t* dst, Slabs& slabs) {
+    int64_t all = 0;
+    for (int64_t t = 0; t < taps_; ++t) all += count[t];
+    int32_t* first = first_.data() + c * (groups_ + 1);
+    std::fill(first, first + groups_ + 1, 0);
+    for (int64_t p = 0; p < all; ++p) ++first[group_of(src[p]) + 1];
+    for (int64_t g = 0; g < groups_; ++g) first[g + 1] += first[g];
+    Buffer<int32_t> next(groups_);
+    std::copy(first, first + groups_, next.data());
+    Entry* to = reinterpret_cast<Entry*>(slabs.take(2 * all));
+    entries_[static_cast<size_t>(c)] = to;
+    for (int64_t t = 0, p = 0; t < taps_; ++t)
+      for (const int64_t end = p + count[t]; p < end; ++p)
+        to[next[group_of(src[p])]++] = {
+            static_cast<uint32_t>(t << kRowBits | (dst[p] - c * kChunk)), src[p]};
   }
-  probe_all();
-}
+
+  // The lists of the mirrored taps of every chunk of group g, and their counts.
+  void place(int64_t g, const Kernels& kernels, MapBuild& map) const {
+    const int64_t first = g << shift_, last = std::min(chunks_, (g + 1) << shift_),
+                  begin = first * kChunk, rows = std::min(map.rows_out, last * kChunk) - begin;
+    Buffer<int32_t> near(taps_ * rows);
+    Buffer<int64_t> count((last - first) * taps_);
+    if (near.size()) memset(near.data(), 0xff, static_cast<size_t>(near.size()) * 4);
+    std::fill(count.data(), count.data() + count.size(), int64_t(0));
+    for (int64_t c = 0; c < chunks_; ++c) {
+      const int32_t* range = first_.data() + c * (groups_ + 1) + g;
+      const Entry* from = entries_[static_cast<size_t>(c)];
+      for (int64_t p = range[0]; p < range[1]; ++p) {
+        const int64_t row = from[p].dst - begin, tap = taps_ - 1 - (from[p].tap_row >> kRowBits);
+        near[tap * rows + row] =
+            static_cast<int32_t>(c * kChunk + (from[p].tap_row & ((1u << kRowBits) - 1)));
+        ++count[row / kChunk * taps_ + tap];
+      }
+    }
+    for (int64_t c = first; c < last; ++c) {
+      const int64_t at = c * kChunk - begin, m = std::min(kChunk, rows - at);
+      const int64_t* found = count.data() + (c - first) * taps_;
+      const int64_t all = map.count(c, taps_ + 1, taps_, found);
+      int32_t* pairs = map.lists.take(2 * all);
+      map.after[static_cast<size_t>(c)] = pairs;
+      for (int64_t t = 0; t < taps_; pairs += found[t++])
+        kernels.compact(near.data() + t * rows + at, m, static_cast<int32_t>(c * kChunk), pairs,
+                        pairs + all);
+    }
+  }
+
+ private:
+  static constexpr int64_t kGroups = 256;
+  struct Entry {
+    uint32_t tap_row;  // the searched tap, and the mirrored pair's src in its chunk
+    int32_t dst;
+  };
+  int64_t group_of(int32_t row) const { return row / kChunk >> shift_; }
+
+  int64_t chunks_, taps_;
+  int shift_;  // log2 of the chunks of a group
+  int64_t groups_;
+  std::vector<const Entry*> entries_;
+  Buffer<int32_t> first_;  // [chunks][groups + 1] in a chunk's entries
+};
 
 template <int W>
 void search_submanifold(int32_t threads, const Kernels& kernels, const Table<W>& table,
                         const Geometry& g, MapBuild& map) {
   const int64_t n = table.rows();
-  if (table.duplicates()) {  // a mirrored entry would have two writers
+  if (table.duplicates() || g.taps / 2 > Mirror::kMostTaps) {  // one entry would have two writers
     search_given<W>(threads, kernels, table, g, table.row(0), n, map);
     return;
   }
@@ -90,46 +216,43 @@ void search_submanifold(int32_t threads, const Kernels& kernels, const Table<W>&
   map.taps = g.taps;
   map.rows_out = n;
   map.identity = centre;
-  map.neighbour = Buffer<int32_t>(centre * n);
   map.start.assign(static_cast<size_t>(g.taps * chunks), 0);
-  map.searched.resize(static_cast<size_t>(chunks));
-  map.searched_in.reserve(3 * n);
-  int32_t* mirrored = map.neighbour.data();  // tap K-1-t at row centre-1-t
-  const std::vector<Tap> taps = taps_of(g, centre);
-  parallel_for(threads, chunks, [&](int64_t c) {
-    const int64_t i = c * kChunk, rows = std::min(n - i, kChunk);
-    for (int64_t t = 0; t < centre; ++t)
-      memset(mirrored + t * n + i, 0xff, static_cast<size_t>(rows) * 4);
-  });
-  // What a chunk finds stays in a cache until its pairs are counted and written.
+  map.before.resize(static_cast<size_t>(chunks));
+  map.after.resize(static_cast<size_t>(chunks));
+  map.lists.reserve(6 * n);
+  if (chunks == 0) return;
+  const Search<W> search(kernels, table, g, centre);
+  Mirror mirror(chunks, centre);
+  Slabs noted;
+  noted.reserve(4 * n);
   parallel_for(threads, chunks, [&](int64_t c) {
     const int64_t begin = c * kChunk, end = std::min(n, begin + kChunk), rows = end - begin;
-    Buffer<int32_t> near(centre * rows);
-    if (centre) memset(near.data(), 0xff, static_cast<size_t>(centre * rows) * 4);
+    Buffer<int32_t> src(centre * rows), dst(centre * rows);  // of every tap; little is touched
     Buffer<int64_t> count(centre);
+    Buffer<uint32_t> scratch(search.scratch_words());
     std::fill(count.data(), count.data() + centre, int64_t(0));
     for (int64_t i = begin; i < end; i += kStep) {
       const int m = static_cast<int>(std::min(kStep, end - i));
-      int64_t base[kStep * W];
-      for (int k = 0; k < m * W; ++k) base[k] = table.row(i)[k];
-      search_rows<W>(kernels, table, taps, base, m, [&](int64_t t, int r, int32_t row) {
-        near[t * rows + i - begin + r] = row;
-        ++count[t];
-        mirrored[(centre - 1 - t) * n + row] = static_cast<int32_t>(i + r);
+      if (i + kStep < end) table.fetch_filter(i + kStep, std::min(2 * kStep, end - i) - kStep);
+      const int32_t* rows_here = table.row(i);
+      const auto base = [&](int r, int a) -> int64_t { return rows_here[r * W + a]; };
+      search.rows(base, m, scratch.data(), [&](int64_t t, int r, int32_t row) {
+        const int64_t at = t * rows + count[t]++;
+        src[at] = row;
+        dst[at] = static_cast<int32_t>(i + r);
       });
     }
-    int64_t all = 0;
-    for (int64_t t = 0; t < centre; ++t) {
-      map.start[static_cast<size_t>(t * chunks + c)] = count[t];
-      all += count[t];
+    const int64_t all = map.count(c, 0, centre, count.data());
+    int32_t* pairs = map.lists.take(2 * all);
+    for (int64_t t = 0, at = 0; t < centre; at += count[t++]) {
+      copy_bytes(pairs + at, src.data() + t * rows, count[t] * 4);
+      copy_bytes(pairs + all + at, dst.data() + t * rows, count[t] * 4);
     }
-    int32_t* pairs = map.searched_in.take(2 * all);
-    for (int64_t t = 0, at = 0; t < centre; at += count[t++])
-      if (count[t])
-        kernels.compact(near.data() + t * rows, rows, static_cast<int32_t>(begin), pairs + at,
-                        pairs + all + at);
-    map.searched[static_cast<size_t>(c)] = pairs;
+    map.before[static_cast<size_t>(c)] = pairs;
+    map.start[static_cast<size_t>(centre * chunks + c)] = rows;
+    mirror.note(c, count.data(), pairs, pairs + all, noted);
   });
+  parallel_for(threads, mirror.groups(), [&](int64_t g) { mirror.place(g, kernels, map); });
 }
 
 }  // namespace
@@ -141,20 +264,20 @@ void search_given(int32_t threads, const Kernels& kernels, const Table<W>& table
   map.rows_out = rows_out;
   map.neighbour = Buffer<int32_t>(g.taps * rows_out);
   int32_t* nbr = map.neighbour.data();
-  const std::vector<Tap> taps = taps_of(g, g.taps);
+  const Search<W> search(kernels, table, g, g.taps);
   parallel_for(threads, chunk_count(rows_out), [&](int64_t c) {
     const int64_t begin = c * kChunk, end = std::min(rows_out, begin + kChunk);
+    Buffer<uint32_t> scratch(search.scratch_words());
     for (int64_t t = 0; t < g.taps; ++t)
       memset(nbr + t * rows_out + begin, 0xff, static_cast<size_t>(end - begin) * 4);
     for (int64_t i = begin; i < end; i += kStep) {
       const int m = static_cast<int>(std::min(kStep, end - i));
-      int64_t base[kStep * W];
-      for (int r = 0; r < m; ++r) {
-        base[r * W] = out[(i + r) * W];
-        for (int a = 1; a < W; ++a) base[r * W + a] = out[(i + r) * W + a] * g.stride[a - 1];
-      }
-      search_rows<W>(kernels, table, taps, base, m,
-                     [&](int64_t t, int r, int32_t row) { nbr[t * rows_out + i + r] = row; });
+      const auto base = [&](int r, int a) -> int64_t {
+        const int64_t v = out[(i + r) * W + a];
+        return a ? v * g.stride[a - 1] : v;
+      };
+      search.rows(base, m, scratch.data(),
+                  [&](int64_t t, int r, int32_t row) { nbr[t * rows_out + i + r] = row; });
     }
   });
 }
@@ -168,27 +291,53 @@ template void search_given<4>(int32_t, const Kernels&, const Table<4>&, const Ge
 template void search_given<5>(int32_t, const Kernels&, const Table<5>&, const Geometry&,
                               const int32_t*, int64_t, MapBuild&);
 
-void MapBuild::count_neighbours(int32_t threads) {
+int64_t MapBuild::count(int64_t chunk, int64_t tap, int64_t taps_here, const int64_t* found) {
+  int64_t all = 0;
+  for (int64_t t = 0; t < taps_here; ++t) {
+    start[static_cast<size_t>((tap + t) * chunk_count(rows_out) + chunk)] = found[t];
+    all += found[t];
+  }
+  return all;
+}
+
+void MapBuild::size(int32_t threads) {
   const int64_t chunks = chunk_count(rows_out);
-  start.resize(static_cast<size_t>(taps * chunks));
-  const int64_t known = std::max<int64_t>(0, identity) * chunks;
-  parallel_for(threads, taps * chunks - known, [&](int64_t w) {
-    w += known;
-    const int64_t t = w / chunks, i = w % chunks * kChunk, m = std::min(rows_out - i, kChunk);
-    int64_t found = m;
-    if (t != identity) {
-      const int32_t* row = neighbours(t) + i;
+  if (identity < 0) {
+    start.resize(static_cast<size_t>(taps * chunks));
+    parallel_for(threads, taps * chunks, [&](int64_t w) {
+      const int64_t t = w / chunks, i = w % chunks * kChunk, m = std::min(rows_out - i, kChunk);
+      const int32_t* row = neighbour.data() + t * rows_out + i;
       int32_t some = 0;
       for (int64_t k = 0; k < m; ++k) some += row[k] >= 0;
-      found = some;
-    }
-    start[static_cast<size_t>(w)] = found;
-  });
+      start[static_cast<size_t>(w)] = some;
+    });
+  }
   pairs = prefix_sums(start.data(), taps * chunks);
   splits.resize(static_cast<size_t>(taps + 1));
   for (int64_t t = 0; t < taps; ++t)
     splits[static_cast<size_t>(t)] = chunks ? start[static_cast<size_t>(t * chunks)] : 0;
   splits[static_cast<size_t>(taps)] = pairs;
+}
+
+// The pairs of a chunk of rows of the taps before `identity`, or of the later ones.
+void MapBuild::take_lists(int64_t chunk, bool later, int32_t* to_src, int32_t* to_dst) const {
+  const int64_t chunks = chunk_count(rows_out), first = later ? identity + 1 : 0,
+                last = later ? taps : identity;
+  const auto count = [&](int64_t t) {
+    const auto w = static_cast<size_t>(t * chunks + chunk);
+    return (w + 1 < start.size() ? start[w + 1] : pairs) - start[w];
+  };
+  int64_t all = 0;
+  for (int64_t t = first; t < last; ++t) all += count(t);
+  const int32_t *src_of = (later ? after : before)[static_cast<size_t>(chunk)],
+                *dst_of = src_of + all;
+  for (int64_t t = first; t < last; ++t) {
+    const int64_t some = count(t), to = start[static_cast<size_t>(t * chunks + chunk)];
+    copy_bytes(to_src + to, src_of, some * 4);
+    copy_bytes(to_dst + to, dst_of, some * 4);
+    src_of += some;
+    dst_of += some;
+  }
 }
 
 void MapBuild::take(int32_t threads, int32_t* to_src, int32_t* to_dst) const {
@@ -201,32 +350,22 @@ void MapBuild::take(int32_t threads, int32_t* to_src, int32_t* to_dst) const {
     });
     return;
   }
-  const int64_t chunks = chunk_count(rows_out), known = std::max<int64_t>(0, identity) * chunks;
-  parallel_for(threads, static_cast<int64_t>(searched.size()), [&](int64_t c) {
-    int64_t all = 0;
-    for (int64_t t = 0; t < identity; ++t) {
-      const auto w = static_cast<size_t>(t * chunks + c);
-      all += start[w + 1] - start[w];
-    }
-    const int32_t *from_src = searched[static_cast<size_t>(c)], *from_dst = from_src + all;
-    for (int64_t t = 0; t < identity; ++t) {
-      const auto w = static_cast<size_t>(t * chunks + c);
-      const int64_t count = start[w + 1] - start[w];
-      copy_bytes(to_src + start[w], from_src, count * 4);
-      copy_bytes(to_dst + start[w], from_dst, count * 4);
-      from_src += count;
-      from_dst += count;
-    }
-  });
-  parallel_for(threads, taps * chunks - known, [&](int64_t w) {
-    w += known;
+  const int64_t chunks = chunk_count(rows_out);
+  if (identity >= 0) {
+    parallel_for(threads, chunks, [&](int64_t c) {
+      take_lists(c, false, to_src, to_dst);
+      int64_t at = splits[static_cast<size_t>(identity)] + c * kChunk;
+      for (int64_t k = c * kChunk, e = std::min(rows_out, k + kChunk); k < e; ++k, ++at)
+        to_src[at] = to_dst[at] = static_cast<int32_t>(k);
+      take_lists(c, true, to_src, to_dst);
+    });
+    return;
+  }
+  parallel_for(threads, taps * chunks, [&](int64_t w) {
     const int64_t t = w / chunks, i = w % chunks * kChunk, m = std::min(rows_out - i, kChunk);
-    int32_t *s = to_src + start[static_cast<size_t>(w)],
-            *d = to_dst + start[static_cast<size_t>(w)];
-    if (t == identity)
-      for (int64_t k = i; k < i + m; ++k) *s++ = *d++ = static_cast<int32_t>(k);
-    else
-      kernels->compact(neighbours(t) + i, m, static_cast<int32_t>(i), s, d);
+    const int64_t at = start[static_cast<size_t>(w)];
+    kernels->compact(neighbour.data() + t * rows_out + i, m, static_cast<int32_t>(i), to_src + at,
+                     to_dst + at);
   });
 }
 
@@ -246,7 +385,7 @@ int32_t build_map(int32_t threads, int32_t path, int32_t ndim, void** handle, co
     try {
       map->kernels = &kernels;
       with_width(ndim, [&](auto w) { fill(*map, kernels, w); });
-      if (map->neighbour.size() || map->splits.empty()) map->count_neighbours(threads);
+      if (map->splits.empty()) map->size(threads);
     } catch (...) {
       delete map;
       throw;

@@ -64,24 +64,27 @@ struct MapBuild {
   std::vector<int64_t> splits;
   Buffer<int32_t> out_coords;  // created maps only
 
-  // Either a neighbour table [taps][rows_out], compacted when taken; without the taps up to
-  // `identity`, if there is one: its pairs are (i, i), and those of the taps before it are kept
-  // apart for every chunk of rows, all src and then all dst, tap by tap ...
+  // Either a neighbour table [taps][rows_out], compacted when taken ...
   Buffer<int32_t> neighbour;
-  Slabs searched_in;
-  std::vector<const int32_t*> searched;
+  // ... or, where tap `identity` pairs every row with itself, lists of pairs for every chunk of
+  // rows: of the taps before that one and of those after it, all src and then all dst, tap by tap
+  // ...
   int64_t identity = -1;
+  Slabs lists;
+  std::vector<const int32_t*> before, after;
   std::vector<int64_t> start;  // of every (tap, chunk of rows) in the pair list
   const Kernels* kernels = nullptr;
   // ... or the finished pairs.
   Buffer<int32_t> src, dst;
 
-  const int32_t* neighbours(int64_t tap) const {
-    return neighbour.data() + (tap - identity - 1) * rows_out;
-  }
-  // `start` holds the counts of the taps before `identity`.
-  void count_neighbours(int32_t threads);
+  // Notes how many pairs a chunk's rows have in the taps from `tap` on; returns their sum.
+  int64_t count(int64_t chunk, int64_t tap, int64_t taps_here, const int64_t* found);
+  // All sizes: from the neighbour table, or from what is counted.
+  void size(int32_t threads);
   void take(int32_t threads, int32_t* to_src, int32_t* to_dst) const;
+
+ private:
+  void take_lists(int64_t chunk, bool later, int32_t* to_src, int32_t* to_dst) const;
 };
 
 // Neighbour table of given outputs: nbr[t][q] = row of q*stride - padding + t*dilation, or -1.

@@ -88,19 +88,22 @@ inline void narrow_lanes(const float* x, bool half, uint16_t* y) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(y), _mm256_permute4x64_epi64(both, 0xd8));
 }
 
-uint32_t maybe16(const uint32_t* linear, uint32_t offset, const uint32_t* filter, int filter_bits,
-                 uint32_t* hashes) {
+uint32_t maybe16(const uint32_t* a, const uint32_t* b, const uint32_t* filter, int filter_bits) {
   uint32_t live = 0;
+  const __m128i line_shift = _mm_cvtsi32_si128(41 - filter_bits);
   for (int i = 0; i < 16; i += 8) {
-    __m256i h = _mm256_add_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(linear + i)),
-                                 _mm256_set1_epi32(static_cast<int>(offset)));
-    h = _mm256_mullo_epi32(_mm256_xor_si256(h, _mm256_srli_epi32(h, 15)),
-                           _mm256_set1_epi32(0x2C1B3C6D));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(hashes + i), h);
-    const __m256i f = _mm256_srl_epi32(h, _mm_cvtsi32_si128(32 - filter_bits));
-    const __m256i w =
-        _mm256_i32gather_epi32(reinterpret_cast<const int*>(filter), _mm256_srli_epi32(f, 5), 4);
-    const __m256i bit = _mm256_srlv_epi32(w, _mm256_and_si256(f, _mm256_set1_epi32(31)));
+    const __m256i word =
+        _mm256_add_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(a + i)),
+                         _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + i)));
+    const __m256i v = _mm256_srli_epi32(word, 9);
+    const __m256i m = _mm256_mullo_epi32(_mm256_xor_si256(v, _mm256_srli_epi32(v, 11)),
+                                         _mm256_set1_epi32(0x2C1B3C6D));
+    const __m256i cell = _mm256_xor_si256(word, m);
+    const __m256i at =
+        _mm256_or_si256(_mm256_slli_epi32(_mm256_srl_epi32(m, line_shift), 4),
+                        _mm256_and_si256(_mm256_srli_epi32(cell, 5), _mm256_set1_epi32(15)));
+    const __m256i w = _mm256_i32gather_epi32(reinterpret_cast<const int*>(filter), at, 4);
+    const __m256i bit = _mm256_srlv_epi32(w, _mm256_and_si256(cell, _mm256_set1_epi32(31)));
     live |=
         static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_slli_epi32(bit, 31))))
         << i;

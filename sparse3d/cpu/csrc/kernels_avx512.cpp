@@ -80,17 +80,19 @@ inline void narrow_lanes(const float* x, bool half, uint16_t* y) {
                       _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, quiet)));
 }
 
-uint32_t maybe16(const uint32_t* linear, uint32_t offset, const uint32_t* filter, int filter_bits,
-                 uint32_t* hashes) {
-  __m512i h =
-      _mm512_add_epi32(_mm512_loadu_si512(linear), _mm512_set1_epi32(static_cast<int>(offset)));
-  h = _mm512_mullo_epi32(_mm512_xor_si512(h, _mm512_srli_epi32(h, 15)),
-                         _mm512_set1_epi32(0x2C1B3C6D));
-  _mm512_storeu_si512(hashes, h);
-  const __m512i f = _mm512_srl_epi32(h, _mm_cvtsi32_si128(32 - filter_bits));
-  const __m512i w = _mm512_i32gather_epi32(_mm512_srli_epi32(f, 5), filter, 4);
+uint32_t maybe16(const uint32_t* a, const uint32_t* b, const uint32_t* filter, int filter_bits) {
+  const __m512i word = _mm512_add_epi32(_mm512_loadu_si512(a), _mm512_loadu_si512(b));
+  const __m512i v = _mm512_srli_epi32(word, 9);
+  const __m512i m = _mm512_mullo_epi32(_mm512_xor_si512(v, _mm512_srli_epi32(v, 11)),
+                                       _mm512_set1_epi32(0x2C1B3C6D));
+  const __m512i line = _mm512_srl_epi32(m, _mm_cvtsi32_si128(41 - filter_bits));
+  const __m512i cell = _mm512_xor_si512(word, m);
+  const __m512i at =
+      _mm512_or_si512(_mm512_slli_epi32(line, 4),
+                      _mm512_and_si512(_mm512_srli_epi32(cell, 5), _mm512_set1_epi32(15)));
+  const __m512i w = _mm512_i32gather_epi32(at, filter, 4);
   return _mm512_test_epi32_mask(
-      w, _mm512_sllv_epi32(_mm512_set1_epi32(1), _mm512_and_si512(f, _mm512_set1_epi32(31))));
+      w, _mm512_sllv_epi32(_mm512_set1_epi32(1), _mm512_and_si512(cell, _mm512_set1_epi32(31))));
 }
 
 void compact(const int32_t* row, int64_t n, int32_t first, int32_t* src, int32_t* dst) {

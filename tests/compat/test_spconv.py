@@ -853,6 +853,37 @@ def test_keys_of_version_1_are_shared_by_all_tensors_of_a_pass() -> None:
     assert up(other).features.shape == (40, 2)
 
 
+@pytest.mark.parametrize("subm", [True, False])
+def test_tuples_that_version_1_code_leaves_are_read(subm: bool) -> None:
+    """A layer of one's own leaves (sites, sites, pairs, counts, grid) as 1.x's layers did."""
+    cells = torch.randperm(64)[:40]
+    indices = torch.stack([cells * 0, cells // 16, cells // 4 % 4, cells % 4], 1).int()
+    x = spconv1.SparseConvTensor(torch.randn(40, 3), indices, [4, 4, 4], 1)
+    size, numbers = (3, {"padding": 1}) if subm else (2, {"stride": 2})
+    out, pairs, counts = spconv1.ops.get_indice_pairs(
+        indices, 1, [4, 4, 4], size, *numbers.values(), subm=subm
+    )
+    kind = spconv1.SubMConv3d if subm else spconv1.SparseConv3d
+    layer = kind(3, 5, size, **numbers, bias=False)
+    function = spconv1.functional.indice_conv
+    rows = function(x.features, layer.weight, pairs, counts, len(out))
+    y = spconv1.SparseConvTensor(rows, out, [4 if subm else 2] * 3, 1)
+    y.indice_dict["own"] = (out, indices, pairs, counts, [4, 4, 4])
+    torch.testing.assert_close(y.dense(), layer(x).dense())
+    if subm:
+        after = spconv1.SubMConv3d(5, 2, 3, indice_key="own")
+        fresh = spconv1.SparseConvTensor(rows, out, [4, 4, 4], 1)
+        torch.testing.assert_close(after(y).features, after(fresh).features)
+    else:
+        up = spconv1.SparseInverseConv3d(5, 2, 2, indice_key="own", bias=False)
+        wanted = spconv1.functional.indice_inverse_conv(rows, up.weight, pairs, counts, 40)
+        torch.testing.assert_close(up(y).features, wanted)
+        assert torch.equal(up(y).indices, indices)
+    outids, *_, shape = y.indice_dict["own"]
+    assert torch.equal(outids, out)
+    assert list(shape) == [4, 4, 4]
+
+
 def test_containers_of_version_1_write_into_their_input() -> None:
     x = spconv1.SparseConvTensor(torch.randn(2, 3), scene().indices[:2], [8, 8, 8], 1)
     rows = x.features

@@ -161,6 +161,14 @@ def test_dense_grids_of_rows() -> None:
     assert torch.equal(to_dense(x.feats, x.coords, (2, *SHAPE)), dense_of(x).movedim(1, -1))
 
 
+def test_layers_of_version_1_4_state_no_padding() -> None:
+    """Networks for 2.0, whose coordinates are 1.4's, name it all the same."""
+    layer = ts14.nn.Conv3d(4, 5, 3, 2, padding=(0, 0, 0), config=None)
+    assert layer.stride == (2, 2, 2)
+    with pytest.raises(ValueError, match=r"padding must be 0 in version 1\.4, got 1"):
+        ts14.nn.Conv3d(4, 5, 3, padding=1)
+
+
 def test_ranges_may_have_more_entries() -> None:
     """The peer's own detectors state (B, X, Y, Z, C); it reads the first four."""
     layer = ts.nn.Conv3d(4, 5, 3, stride=2, padding=1)

@@ -109,7 +109,7 @@ class SparseConvolution(_SparseConvolution):
         self, input: _Tensor, sites: Coordinates
     ) -> tuple[KernelMap, Coordinates, dict[str, IndiceData]]:
         shared = input.indice_dict
-        found = None if self.is_pointwise else input.find_indice_pair(self.indice_key)
+        found = None if self.is_pointwise else self._found(input)
         if found is not None and self.subm and found.is_subm and len(found.inputs) == len(sites):
             taps = found.kernel_map.num_taps
             if found.geometry != self.geometry and taps == self.geometry.volume:
@@ -117,6 +117,20 @@ class SparseConvolution(_SparseConvolution):
         pairs, target, kept = super()._map(input, sites)
         shared.update(kept)
         return pairs, target, shared
+
+    def _found(self, input: _Tensor) -> IndiceData | None:
+        """What lies under the key; the five of which 1.x code makes a tuple are read as a map."""
+        found: Any = input.find_indice_pair(self.indice_key)
+        if isinstance(found, tuple) and self.indice_key is not None:
+            outids, indices, pairs, counts, shape = found
+            sizes = self.kernel_size, self.stride, self.dilation, self.padding
+            after = input.spatial_shape or shape
+            found = pytorch.core.IndiceData(
+                outids, indices, pairs, counts, shape, after, self.subm, None, *sizes
+            )
+            input.indice_dict[self.indice_key] = found
+        kept: IndiceData | None = found
+        return kept
 
 
 class SparseConv1d(SparseConvolution, pytorch.SparseConv1d):

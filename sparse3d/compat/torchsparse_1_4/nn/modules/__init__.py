@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..... import _check
 from ....torchsparse.nn.modules import (
     BatchNorm,
     GlobalAvgPool,
@@ -18,6 +19,7 @@ from ....torchsparse.nn.modules import (
     ToDenseBEVConvolution,
 )
 from ....torchsparse.nn.modules import Conv3d as _Conv3d
+from ....torchsparse.utils.utils import make_ntuple
 
 __all__ = [
     "BatchNorm",
@@ -46,6 +48,8 @@ class Conv3d(_Conv3d):
         dilation: likewise.
         bias: add a bias.
         transposed: undo the strided layer of the same numbers.
+        config: of 2.0; accepted.
+        padding: 0, which code states that was written for 2.0 too.
     """
 
     def __init__(
@@ -57,7 +61,13 @@ class Conv3d(_Conv3d):
         dilation: Any = 1,
         bias: bool = False,
         transposed: bool = False,
+        config: Any = None,
+        *,
+        padding: Any = 0,
     ) -> None:
+        if any(make_ntuple(padding, ndim=3)):
+            way_out = "torchsparse 2.1 has padding: sparse3d.compat.install('torchsparse')"
+            _check.fail("padding", "0 in version 1.4", padding, way_out)
         super().__init__(
             in_channels,
             out_channels,

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import torch
 
-from ..ops._conv_reference import Plan, _accumulator
+from ..ops._conv_reference import Plan, _accumulator, flat
 from ..ops.conv import (
     conv_forward,
     conv_fused,
     conv_input_grad,
     conv_plan,
     conv_weight_grad,
-    flat,
 )
 from ._library import (
     ACTIVATIONS,

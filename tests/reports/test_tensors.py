@@ -133,13 +133,13 @@ def test_row_16_integer_features(dtype: torch.dtype) -> None:
         SparseConvTensor(features, sites, [5, 5, 5], 1)
     # The stand-in holds labels and masks, as spconv does; its layers refuse them.
     held = spconv.SparseConvTensor(features, sites, [5, 5, 5], 1)
-    for layer in (
+    for module in (
         spconv.SubMConv3d(3, 2, 3),
         spconv.SparseConv3d(3, 2, 1),
         spconv.SparseMaxPool3d(2),
     ):
         with pytest.raises(TypeError, match=message):
-            layer(held)
+            module(held)
     x = SparseConvTensor(features.float(), sites, [5, 5, 5], 1)
     with pytest.raises(TypeError, match=message):
         x.replace_feature(features)

@@ -128,10 +128,12 @@ def _is_relu(module: nn.Module) -> bool:
 
 
 def _plain_rows(value: SparseConvTensor) -> bool:
-    """Whether all rows are sites, on a device whose backend has the kernel."""
-    if isinstance(value._coordinates, Room):
+    """Whether all rows are sites, on a device where one operator beats three."""
+    device = value.features.device
+    # On an H200 a training step took 3 to 6 ms more of the device with it.
+    if device.type == "cuda" or isinstance(value._coordinates, Room):
         return False
-    return torch.compiler.is_compiling() or batch_norm_relu_train.has_kernel(value.features.device)
+    return torch.compiler.is_compiling() or batch_norm_relu_train.has_kernel(device)
 
 
 def _watched(module: nn.Module) -> bool:

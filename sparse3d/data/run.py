@@ -268,12 +268,16 @@ def _print_report(console: Console, segmenter: Segmenter, scans: int) -> None:
     table = Table("class", "IoU", "points", title=title, title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
-    # A class may have no point in a scan or two, and then counts 0.
-    points = dict(zip(result.confusion.names, result.confusion.counts.sum(axis=0), strict=True))
-    for name, value in result.scores().items():
-        table.add_row(name, f"{value:.3f}", f"{points[name]:,}")
+    confusion = result.confusion
+    points = dict(zip(confusion.names, confusion.counts.sum(axis=0), strict=True))
+    present = [confusion.names[index] for index in confusion.present()]
+    scores = result.scores()
+    for name, value in scores.items():
+        table.add_row(name, f"{value:.3f}" if name in present else "-", f"{points[name]:,}")
     table.add_section()
-    table.add_row("mean", f"{result.confusion.mean():.3f}", "")
+    few = len(present) < len(scores)  # a class may have no point in a scan or two
+    label = f"mean of the {len(present)} that occur" if few else "mean"
+    table.add_row(label, f"{confusion.mean_present():.3f}", "")
     console.print(table)
     if config.about:
         console.print(config.about, highlight=False, soft_wrap=True)

@@ -268,16 +268,17 @@ def _print_report(console: Console, segmenter: Segmenter, scans: int) -> None:
     table = Table("class", "IoU", "points", title=title, title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
-    confusion = result.confusion
-    points = dict(zip(confusion.names, confusion.counts.sum(axis=0), strict=True))
-    present = [confusion.names[index] for index in confusion.present()]
+    counts = result.confusion.counts.sum(axis=0)
+    points = dict(zip(result.confusion.names, counts, strict=True))
     scores = result.scores()
+    # A class may have no point in a scan or two: there is nothing to find then.
+    there = [value for name, value in scores.items() if points[name]]
     for name, value in scores.items():
-        table.add_row(name, f"{value:.3f}" if name in present else "-", f"{points[name]:,}")
+        table.add_row(name, f"{value:.3f}" if points[name] else "-", f"{points[name]:,}")
     table.add_section()
-    few = len(present) < len(scores)  # a class may have no point in a scan or two
-    label = f"mean of the {len(present)} that occur" if few else "mean"
-    table.add_row(label, f"{confusion.mean_present():.3f}", "")
+    few = len(there) < len(scores)
+    label = f"mean of the {len(there)} that occur" if few else "mean"
+    table.add_row(label, f"{np.mean(there):.3f}", "")
     console.print(table)
     if config.about:
         console.print(config.about, highlight=False, soft_wrap=True)

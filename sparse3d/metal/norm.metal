@@ -80,9 +80,7 @@ kernel void sp_norm_apply(device const SP_ELEM* feats [[buffer(0)]],
 }
 
 // The upstream gradient of an element as far as ReLU lets it through; `shown` is what ReLU was given, or gave.
-inline float sp_passed(float grad, float shown, uint mode) {
-    return mode != SP_PLAIN && shown <= 0.0f ? 0.0f : grad;
-}
+inline float sp_passed(float grad, float shown, uint mode) { return mode != SP_PLAIN && shown <= 0.0f ? 0.0f : grad; }
 
 // Partial sums of the upstream gradient, and of it times the normalised rows.
 kernel void sp_norm_grad_sums(device const SP_ELEM* grad [[buffer(0)]],

@@ -84,7 +84,9 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return dict(torch.load(run / "model.pt", weights_only=True)["model"])
 
 
-@pytest.mark.parametrize("amp", RUNS)
+@pytest.mark.parametrize(
+    "amp", ["none", "float16", pytest.param("bfloat16", marks=pytest.mark.nightly)]
+)
 def test_training_is_the_same_as_on_the_cpu(amp: str, tmp_path: Path) -> None:
     """Losses (Lovasz and class weights among them), scores and weights; loss scaling in float16."""
     config, near = tmp_path / "a.yaml", TOLERANCE[amp]
@@ -136,7 +138,9 @@ views: 2
 """
 
 
-@pytest.mark.parametrize("devoxelise", ["nearest", "trilinear"])
+@pytest.mark.parametrize(
+    "devoxelise", ["nearest", pytest.param("trilinear", marks=pytest.mark.nightly)]
+)
 def test_commands_give_the_labels_of_the_cpu(devoxelise: str, tmp_path: Path) -> None:
     """Two views of a scan, both ways back from voxels to points, weights from a file."""
     recipe, checkpoint = tmp_path / "recipe.yaml", tmp_path / "weights.pt"

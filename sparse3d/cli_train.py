@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -24,8 +25,11 @@ Fresh = Annotated[
     bool, typer.Option("--fresh", help="Begin anew instead of going on where it was interrupted.")
 ]
 
+_NETWORK = ("checkpoint", "config", "device")
+
 
 def evaluate(
+    context: typer.Context,
     root: Root,
     checkpoint: Checkpoint = None,
     config: Recipe = "demo",
@@ -51,6 +55,8 @@ def evaluate(
     fresh: Fresh = False,
 ) -> None:
     """Score a network on SemanticKITTI by the official formula; interrupted, it goes on."""
+    if predictions is not None:
+        _refuse(context, "--predictions", (*_NETWORK, "views"))
     from sparse3d.data.eval_command import EvalOptions, evaluate  # help should not wait for torch
 
     raise typer.Exit(
@@ -83,7 +89,23 @@ def _numbers(text: str) -> list[int]:
         raise typer.BadParameter(f"sequences must be numbers as 0,3,8, got {text!r}") from None
 
 
+def _refuse(context: typer.Context, chosen: str, names: Sequence[str]) -> None:
+    """End with 2 and one line if an option is given that ``chosen`` would leave without effect."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is None or source.name.startswith("DEFAULT"):
+            continue
+        value = context.params[name]
+        typer.echo(
+            f"error: --{name.replace('_', '-')} must be left out with {chosen}, "
+            f"got {'it' if value is True else value}; give one of the two",
+            err=True,
+        )
+        raise typer.Exit(2)
+
+
 def submit(
+    context: typer.Context,
     root: Root,
     checkpoint: Checkpoint = None,
     config: Recipe = "demo",
@@ -103,6 +125,8 @@ def submit(
     fresh: Fresh = False,
 ) -> None:
     """Predict sequences 11 to 21 and pack the zip that the benchmark takes."""
+    if check:
+        _refuse(context, "--check", (*_NETWORK, "workers", "drop_invalid", "fresh"))
     from sparse3d.data.submit_command import SubmitOptions, submit  # help should not wait for torch
 
     raise typer.Exit(

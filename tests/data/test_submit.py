@@ -155,6 +155,28 @@ def test_bad_arguments_are_one_line(
     assert words in result.stderr
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--checkpoint", "gone.pt"),
+        ("--config", "demo"),  # the default, but given
+        ("--device", "gone"),
+        ("--workers", "1"),
+        ("--drop-invalid",),
+        ("--fresh",),
+    ],
+)
+def test_options_of_a_network_are_refused_beside_check(
+    kitti: Path, made: Path, option: tuple[str, ...]
+) -> None:
+    result = call(kitti, "--out", made, "--check", "--incomplete", *option)
+    assert result.exit_code == 2
+    got = option[1] if len(option) > 1 else "it"
+    assert result.stderr == (
+        f"error: {option[0]} must be left out with --check, got {got}; give one of the two\n"
+    )
+
+
 @pytest.mark.nightly
 def test_two_processes_make_the_same_zip(kitti: Path, made: Path, tmp_path: Path) -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]

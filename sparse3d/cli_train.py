@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["register"]
+__all__ = ["refuse", "register"]
 
 Root = Annotated[Path, typer.Argument(help="SemanticKITTI's folder, which holds sequences/.")]
 Checkpoint = Annotated[
@@ -26,6 +26,28 @@ Fresh = Annotated[
 ]
 
 _NETWORK = ("checkpoint", "config", "device")
+
+
+def refuse(context: typer.Context, names: Sequence[str], why: str, way: str) -> None:
+    """End with 2 and one line if an option is given that would have no effect.
+
+    Args:
+        context: Of the command.
+        names: Parameters of the command.
+        why: Ends the sentence that they must be left out, as ``"with --check"``.
+        way: What to do instead.
+    """
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is None or source.name.startswith("DEFAULT"):
+            continue
+        value = context.params[name]
+        got = "it" if value is True else " ".join(str(value).split())
+        typer.echo(
+            f"error: --{name.replace('_', '-')} must be left out {why}, got {got}; {way}",
+            err=True,
+        )
+        raise typer.Exit(2)
 
 
 def evaluate(
@@ -56,7 +78,7 @@ def evaluate(
 ) -> None:
     """Score a network on SemanticKITTI by the official formula; interrupted, it goes on."""
     if predictions is not None:
-        _refuse(context, "--predictions", (*_NETWORK, "views"))
+        refuse(context, (*_NETWORK, "views"), "with --predictions", "give one of the two")
     from sparse3d.data.eval_command import EvalOptions, evaluate  # help should not wait for torch
 
     raise typer.Exit(
@@ -89,21 +111,6 @@ def _numbers(text: str) -> list[int]:
         raise typer.BadParameter(f"sequences must be numbers as 0,3,8, got {text!r}") from None
 
 
-def _refuse(context: typer.Context, chosen: str, names: Sequence[str]) -> None:
-    """End with 2 and one line if an option is given that ``chosen`` would leave without effect."""
-    for name in names:
-        source = context.get_parameter_source(name)
-        if source is None or source.name.startswith("DEFAULT"):
-            continue
-        value = context.params[name]
-        typer.echo(
-            f"error: --{name.replace('_', '-')} must be left out with {chosen}, "
-            f"got {'it' if value is True else value}; give one of the two",
-            err=True,
-        )
-        raise typer.Exit(2)
-
-
 def submit(
     context: typer.Context,
     root: Root,
@@ -126,7 +133,8 @@ def submit(
 ) -> None:
     """Predict sequences 11 to 21 and pack the zip that the benchmark takes."""
     if check:
-        _refuse(context, "--check", (*_NETWORK, "workers", "drop_invalid", "fresh"))
+        names = (*_NETWORK, "workers", "drop_invalid", "fresh")
+        refuse(context, names, "with --check", "give one of the two")
     from sparse3d.data.submit_command import SubmitOptions, submit  # help should not wait for torch
 
     raise typer.Exit(

@@ -39,6 +39,7 @@ def _root(
 
 @app.command()
 def segment(
+    context: typer.Context,
     scans: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -78,10 +79,17 @@ def segment(
     ] = None,
 ) -> None:
     """Label every point of lidar scans: .label, coloured .ply and a .png from above."""
-    from sparse3d.data.run import Options, run  # help should not wait for torch
-
     if not scans and not demo and not report:
         raise typer.BadParameter("must be given at least one scan, got none; or use --demo")
+    if not demo:
+        cli_train.refuse(context, ("seed",), "without --demo", "add --demo")
+    if not scans and not demo:
+        reading = ("truth", "drop_invalid", "max_remission", "layout")
+        cli_train.refuse(context, reading, "without a scan", "name one")
+    if layout is not None:
+        cli_train.refuse(context, ("max_remission",), "with --layout", "give one of the two")
+    from sparse3d.data.run import Options, run  # help should not wait for torch
+
     raise typer.Exit(
         run(
             Options(

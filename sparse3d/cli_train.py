@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["register"]
+__all__ = ["refuse", "register"]
 
 Root = Annotated[Path, typer.Argument(help="SemanticKITTI's folder, which holds sequences/.")]
 Checkpoint = Annotated[
@@ -24,8 +25,33 @@ Fresh = Annotated[
     bool, typer.Option("--fresh", help="Begin anew instead of going on where it was interrupted.")
 ]
 
+_NETWORK = ("checkpoint", "config", "device")
+
+
+def refuse(context: typer.Context, names: Sequence[str], why: str, way: str) -> None:
+    """End with 2 and one line if an option is given that would have no effect.
+
+    Args:
+        context: Of the command.
+        names: Parameters of the command.
+        why: Ends the sentence that they must be left out, as ``"with --check"``.
+        way: What to do instead.
+    """
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is None or source.name.startswith("DEFAULT"):
+            continue
+        value = context.params[name]
+        got = "it" if value is True else " ".join(str(value).split())
+        typer.echo(
+            f"error: --{name.replace('_', '-')} must be left out {why}, got {got}; {way}",
+            err=True,
+        )
+        raise typer.Exit(2)
+
 
 def evaluate(
+    context: typer.Context,
     root: Root,
     checkpoint: Checkpoint = None,
     config: Recipe = "demo",
@@ -51,6 +77,8 @@ def evaluate(
     fresh: Fresh = False,
 ) -> None:
     """Score a network on SemanticKITTI by the official formula; interrupted, it goes on."""
+    if predictions is not None:
+        refuse(context, (*_NETWORK, "views"), "with --predictions", "give one of the two")
     from sparse3d.data.eval_command import EvalOptions, evaluate  # help should not wait for torch
 
     raise typer.Exit(
@@ -84,6 +112,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def submit(
+    context: typer.Context,
     root: Root,
     checkpoint: Checkpoint = None,
     config: Recipe = "demo",
@@ -103,6 +132,9 @@ def submit(
     fresh: Fresh = False,
 ) -> None:
     """Predict sequences 11 to 21 and pack the zip that the benchmark takes."""
+    if check:
+        names = (*_NETWORK, "workers", "drop_invalid", "fresh")
+        refuse(context, names, "with --check", "give one of the two")
     from sparse3d.data.submit_command import SubmitOptions, submit  # help should not wait for torch
 
     raise typer.Exit(

@@ -209,6 +209,28 @@ def test_bad_arguments_are_one_line(args: list[str], words: str) -> None:
     assert words in errors(result)[0]
 
 
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["a.bin", "--seed", "7"], "--seed must be left out without --demo, got 7"),
+        (["--report", "1", "--seed", "3"], "--seed must be left out without --demo, got 3"),
+        (["--report", "1", "--truth", "."], "--truth must be left out without a scan, got ."),
+        (["--report", "1", "--drop-invalid"],
+         "--drop-invalid must be left out without a scan, got it"),
+        (["--report", "1", "--layout", "xyz"], "--layout must be left out without a scan, got xyz"),
+        (["--report", "1", "--max-remission", "1"],
+         "--max-remission must be left out without a scan, got 1.0"),
+        (["a.bin", "--layout", "xyz", "--max-remission", "255"],
+         "--max-remission must be left out with --layout, got 255.0"),
+    ],
+)  # fmt: skip
+def test_options_without_effect_are_refused(args: list[str], words: str) -> None:
+    result = call(*args)
+    assert result.exit_code == 2
+    assert len(errors(result)) == 1
+    assert errors(result)[0].startswith(f"error: {words}")
+
+
 def test_version() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"sparse3d {__version__}\n")

@@ -141,7 +141,7 @@ def parse_config(table: Mapping[str, Any], path: Path) -> SegmentConfig:
         dtype=_choice({"dtype": "float32", **feed}, "dtype", ("float32", "float64"), path),
         views=parse_views(table.get("views", 1), path),
         clip=_clip(feed, path),
-        outside=_choice({"outside": "drop", **feed}, "outside", ("drop", "clamp"), path),
+        outside=_outside(feed, path),
         devoxelise=_choice(
             {"devoxelise": "nearest", **feed}, "devoxelise", ("nearest", "trilinear"), path
         ),
@@ -171,6 +171,10 @@ def dump_config(config: SegmentConfig) -> str:
 def _classes(table: Mapping[str, Any], path: Path) -> tuple[int, ...]:
     """Raw ids by output channel: listed, or all 19 (or 20) of a label map."""
     if "classes" in table:
+        if "label_map" in table:
+            raise ValueError(
+                f"{path}: label_map must be left out beside classes, got {table['label_map']!r}"
+            )
         classes = table["classes"]
         bad = [raw for raw in classes if raw not in RAW_NAMES]
         if bad or not classes:
@@ -221,3 +225,13 @@ def _clip(feed: Mapping[str, Any], path: Path) -> tuple[float, ...] | None:
             f"{path}: input.clip must be six metres, smallest x, y, z then largest, got {box!r}"
         )
     return tuple(float(v) for v in box)
+
+
+def _outside(feed: Mapping[str, Any], path: Path) -> str:
+    """What becomes of points beyond the clip; only the default where there is none."""
+    outside = _choice({"outside": "drop", **feed}, "outside", ("drop", "clamp"), path)
+    if outside != "drop" and feed.get("clip") is None:
+        raise ValueError(
+            f"{path}: input.outside must be left out without input.clip, got {outside!r}"
+        )
+    return outside

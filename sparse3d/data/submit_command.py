@@ -91,7 +91,12 @@ def _predict(options: SubmitOptions, data: SemanticKITTI, folder: Path, team: Te
     device = team.device(choose_device(options.device))
     segmenter = Segmenter.load(config, options.checkpoint, device)
     weights = digest(options.checkpoint or config.weights_path() or "")
-    key = {"checkpoint": weights, "recipe": identity(config), "drop": options.drop_invalid}
+    key = {
+        "root": str(data.folder.resolve()),
+        "checkpoint": weights,
+        "recipe": identity(config),
+        "drop": options.drop_invalid,
+    }
     keep = not options.fresh
     if team.rank == 0:
         Ledger(folder, json.loads(json.dumps(key)), "none", keep).claim()

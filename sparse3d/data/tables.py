@@ -119,6 +119,12 @@ class Table:
         got = repr(self.entries[key]) if key in self.entries else "none"
         return ValueError(f"{self.place}: {self.prefix}{key} must be {wanted}, got {got}")
 
+    def refuse(self, keys: Sequence[str], why: str) -> None:
+        """Refuse entries that would have no effect; ``why`` ends the sentence ("for kind x")."""
+        for key in keys:
+            if key in self.entries:
+                raise self.fail(key, f"left out {why}")
+
     def table(self, key: str, known: Sequence[str]) -> Table:
         """A table within; an empty one where there is none."""
         inner = self.entries.get(key, {})

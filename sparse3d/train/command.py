@@ -61,6 +61,11 @@ def _train(options: TrainOptions, team: Team) -> int:
     if options.workers >= 0:
         config = replace(config, workers=options.workers)
     if options.root is not None:
+        if config.data.kind != "kitti":
+            raise ValueError(
+                f"--root must be left out for data.kind {config.data.kind} of {options.config}, "
+                f"got {options.root}"
+            )
         config = replace(config, data=replace(config.data, root=str(options.root)))
     out = options.out if options.out is not None else Path("out/train") / config.name
     check_folder("--out", out)

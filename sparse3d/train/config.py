@@ -184,10 +184,14 @@ def load_train_config(source: str | os.PathLike[str]) -> TrainConfig:
     steps, epochs = table.whole("steps", 0, 0), table.whole("epochs", 0, 0)
     if (steps > 0) == (epochs > 0):
         raise ValueError(f"{path}: one of steps and epochs must be given, got {steps} and {epochs}")
+    data = _data(table)
+    balance = table.whole("balance", 0, 0, 1000)
+    if balance and data.kind == "kitti":
+        raise table.fail("balance", "left out for data.kind kitti")
     return TrainConfig(
         name=table.text("name", path.stem),
         recipe=recipe,
-        data=_data(table),
+        data=data,
         augment=Augment.parse(table.table("augment", AUGMENT_KEYS)),
         loss=_loss(table, len(recipe.classes)),
         rates=_rates(table),
@@ -199,7 +203,7 @@ def load_train_config(source: str | os.PathLike[str]) -> TrainConfig:
         amp=table.choice("amp", "none", AMP),
         gradient_clip=table.number("gradient_clip", 0.0, 0, 1e6),
         average=table.number("average", 0.0, 0, 0.99999),
-        balance=table.whole("balance", 0, 0, 1000),
+        balance=balance,
         sync_norm=table.flag("sync_norm", True),
         seed=table.whole("seed", 0, 0),
         evaluate_every=table.whole("evaluate_every", 0, 0),
@@ -224,18 +228,19 @@ def _data(table: Table) -> DataConfig:
     kind = part.choice("kind", None, ("kitti", "streets"))
     only = {"kitti": _DATA[1:6], "streets": _DATA[6:]}
     for other, keys in only.items():
-        for key in keys:
-            if other != kind and key in part.entries:
-                raise part.fail(key, f"left out for kind {kind}")
+        if other != kind:
+            part.refuse(keys, f"for kind {kind}")
     if kind == "streets":
         beams = part.whole("beams", 0, 0, 256)
+        if not beams:
+            part.refuse(("azimuths",), "without beams")
         return DataConfig(
             kind,
             streets=part.whole("streets", None, 1),
             fresh=part.number("fresh", 0.25, 0.001, 1),
             held_out=part.whole("held_out", 24, 1, 1000),
             beams=beams,
-            azimuths=part.whole("azimuths", 2083 if beams else 0, 0, 10000),
+            azimuths=part.whole("azimuths", 2083, 1, 10000) if beams else 0,
         )
     whole = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10)
     return DataConfig(
@@ -261,10 +266,15 @@ def _loss(table: Table, channels: int) -> LossConfig:
     weights = part.numbers("weights", (), 0, 1e6)
     if weights and len(weights) != channels:
         raise part.fail("weights", f"{channels} numbers, one for each output channel")
+    power = part.number("power", 0.0, 0, 2)
+    if weights and not any(weights):
+        raise part.fail("weights", "above 0 for one channel at least")
+    if weights and power:
+        raise part.fail("power", "left out beside weights")
     return LossConfig(
         smoothing=part.number("smoothing", 0.0, 0, 0.99),
         lovasz=part.number("lovasz", 0.0, 0, 1e3),
-        power=part.number("power", 0.0, 0, 2),
+        power=power,
         weights=weights,
     )
 
@@ -273,14 +283,28 @@ def _rates(table: Table) -> RateConfig:
     part = table.table("optimizer", ("kind", "rate", "weight_decay", "momentum", "nesterov"))
     plan = table.table("schedule", ("kind", "warmup", "final", "milestones"))
     kind = part.choice("kind", "adamw", ("sgd", "adamw"))
+    if kind == "adamw":
+        part.refuse(("momentum", "nesterov"), "for kind adamw")
+    momentum = part.number("momentum", 0.9, 0, 0.9999)
+    nesterov = part.flag("nesterov", True)
+    if nesterov and not momentum and "nesterov" in part.entries:
+        raise part.fail("nesterov", "false for momentum 0")
+    schedule = plan.choice("kind", "cosine", SCHEDULES)
+    if schedule in ("constant", "milestones"):
+        plan.refuse(("final",), f"for kind {schedule}")
+    if schedule != "milestones":
+        plan.refuse(("milestones",), f"for kind {schedule}")
+    milestones = plan.numbers("milestones", (), 0, 1)
+    if schedule == "milestones" and not milestones:
+        raise plan.fail("milestones", "at least one share of the steps for kind milestones")
     return RateConfig(
         optimizer=kind,
         rate=part.number("rate", 2e-3, 0, 1e3),
         weight_decay=part.number("weight_decay", 0.01 if kind == "adamw" else 1e-4, 0, 10),
-        momentum=part.number("momentum", 0.9, 0, 0.9999),
-        nesterov=part.flag("nesterov", True),
-        schedule=plan.choice("kind", "cosine", SCHEDULES),
+        momentum=momentum,
+        nesterov=nesterov,
+        schedule=schedule,
         warmup=plan.number("warmup", 0.05, 0, 0.99),
         final=plan.number("final", 0.001, 0, 1),
-        milestones=plan.numbers("milestones", (), 0, 1),
+        milestones=milestones,
     )

@@ -194,7 +194,20 @@ def test_recipes_say_how_points_are_clipped_and_scored() -> None:
         ({"clip": [1, 0, 0, 0, 1, 1]}, "clip must be six metres"),
         ({"outside": "keep"}, "outside must be one of"),
         ({"devoxelise": "linear"}, "devoxelise must be one of"),
+        ({"outside": "clamp"}, r"a\.yaml: input\.outside must be left out without input\.clip"),
         ({"voxel_sise": 0.1}, r"got input\.voxel_sise; write input\.voxel_size"),
     ):
         with pytest.raises(ValueError, match=words):
             parse_config(GOOD | {"input": GOOD["input"] | change}, Path("a.yaml"))
+    both = GOOD | {"classes": [10] * 19, "label_map": "spvnas"}
+    with pytest.raises(ValueError, match=r"a\.yaml: label_map must be left out beside classes"):
+        parse_config(both, Path("a.yaml"))
+
+
+def test_the_clip_that_the_page_of_configs_names_is_taken() -> None:
+    page = (Path(__file__).parents[2] / "configs" / "README.md").read_text()
+    block = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])
+    made = parse_config(GOOD | block, Path("a.yaml"))
+    assert made.views == (View(0), View(90), View(180), View(270))
+    assert made.clip == (-35.2, -35.2, -4.0, 35.2, 35.2, 2.0)
+    assert (made.voxel_size, made.rounding, made.outside) == (0.05, "floor", "clamp")

@@ -323,3 +323,24 @@ def test_bad_arguments_are_one_line(
     assert len(result.stderr.splitlines()) == 1
     assert result.stderr.startswith("error: ")
     assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--checkpoint", "gone.pt"),
+        ("--config", "gone"),
+        ("--config", "demo"),  # the default, but given
+        ("--device", "gone"),
+        ("--views", "3"),
+    ],
+)
+def test_options_of_a_network_are_refused_beside_predictions(
+    kitti: Path, tmp_path: Path, option: str, value: str
+) -> None:
+    result = call(kitti, "--predictions", kitti, option, value, "--out", tmp_path / "o")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"error: {option} must be left out with --predictions, got {value}; give one of the two\n"
+    )
+    assert not (tmp_path / "o").exists()

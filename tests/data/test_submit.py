@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -153,6 +154,43 @@ def test_bad_arguments_are_one_line(
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert words in result.stderr
+
+
+def test_labels_of_another_folder_are_not_packed(tmp_path: Path) -> None:
+    """Scans of the same sizes, so that nothing else tells the two folders apart."""
+    one = make_kitti(tmp_path / "one", dict.fromkeys(range(11, 22), 1), labels=False)
+    shutil.copytree(one, tmp_path / "two")
+    args = ("--out", tmp_path / "a.zip", "--device", "cpu", "--incomplete")
+    assert call(one, *args).exit_code == 0
+    result = call(tmp_path / "two", *args)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "must hold the same evaluation, got one of root " in result.stderr
+    assert "--fresh" in result.stderr
+    (tmp_path / "link").symlink_to(one)
+    assert call(tmp_path / "link", *args).exit_code == 0  # the same folder by another name
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--checkpoint", "gone.pt"),
+        ("--config", "demo"),  # the default, but given
+        ("--device", "gone"),
+        ("--workers", "1"),
+        ("--drop-invalid",),
+        ("--fresh",),
+    ],
+)
+def test_options_of_a_network_are_refused_beside_check(
+    kitti: Path, made: Path, option: tuple[str, ...]
+) -> None:
+    result = call(kitti, "--out", made, "--check", "--incomplete", *option)
+    assert result.exit_code == 2
+    got = option[1] if len(option) > 1 else "it"
+    assert result.stderr == (
+        f"error: {option[0]} must be left out with --check, got {got}; give one of the two\n"
+    )
 
 
 @pytest.mark.nightly

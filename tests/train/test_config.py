@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,70 @@ def test_an_absent_config() -> None:
 def test_a_rate_may_be_written_with_an_exponent(tmp_path: Path, rate: str) -> None:
     config = load_train_config(write(tmp_path, GOOD.replace("rate: 0.1", f"rate: {rate}")))
     assert config.rates.rate == 0.001
+
+
+SGD = "optimizer: {kind: sgd, rate: 0.1}"
+STREETS = "data: {kind: streets, streets: 4}"
+KITTI = "data: {kind: kitti, root: a}"
+ONES = "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (SGD, "optimizer: {kind: adamw, momentum: 0.9}",
+         "optimizer.momentum must be left out for kind adamw, got 0.9"),
+        (SGD, "optimizer: {momentum: 0.9}",
+         "optimizer.momentum must be left out for kind adamw, got 0.9"),
+        (SGD, "optimizer: {kind: adamw, nesterov: false}",
+         "optimizer.nesterov must be left out for kind adamw, got False"),
+        (SGD, "optimizer: {kind: sgd, momentum: 0, nesterov: true}",
+         "optimizer.nesterov must be false for momentum 0, got True"),
+        (SGD, "schedule: {kind: cosine, milestones: [0.5]}",
+         "schedule.milestones must be left out for kind cosine, got [0.5]"),
+        (SGD, "schedule: {milestones: [0.5]}",
+         "schedule.milestones must be left out for kind cosine, got [0.5]"),
+        (SGD, "schedule: {kind: constant, final: 0.1}",
+         "schedule.final must be left out for kind constant, got 0.1"),
+        (SGD, "schedule: {kind: milestones, milestones: [0.5], final: 0.1}",
+         "schedule.final must be left out for kind milestones, got 0.1"),
+        (SGD, "schedule: {kind: milestones}",
+         "schedule.milestones must be at least one share of the steps for kind milestones, "
+         "got none"),
+        (SGD, "schedule: {kind: milestones, milestones: []}",
+         "schedule.milestones must be at least one share of the steps for kind milestones, got []"),
+        (STREETS, "data: {kind: streets, streets: 4, azimuths: 100}",
+         "data.azimuths must be left out without beams, got 100"),
+        (STREETS, "data: {kind: streets, streets: 4, beams: 8, azimuths: 0}",
+         "data.azimuths must be a whole number from 1 to 10000, got 0"),
+        (STREETS, KITTI + "\nbalance: 4", "balance must be left out for data.kind kitti, got 4"),
+        ("{smoothing: 0.1}", "{weights: " + ONES + ", power: 0.5}",
+         "loss.power must be left out beside weights, got 0.5"),
+        ("{smoothing: 0.1}", "{weights: " + ONES.replace("1", "0") + "}",
+         "loss.weights must be above 0 for one channel at least, got "
+         "[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]"),
+    ],
+)  # fmt: skip
+def test_entries_without_effect_are_refused(tmp_path: Path, old: str, new: str, words: str) -> None:
+    assert old in GOOD
+    path = write(tmp_path, GOOD.replace(old, new))
+    with pytest.raises(ValueError, match=re.escape(words)) as caught:
+        load_train_config(path)
+    assert str(caught.value) == f"{path}: {words}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (SGD, "optimizer: {kind: sgd, momentum: 0}"),
+        (SGD, "optimizer: {kind: sgd, momentum: 0, nesterov: false}"),
+        (SGD, "schedule: {kind: one_cycle, final: 0.1}"),
+        (SGD, "schedule: {kind: constant, warmup: 0}"),
+        (SGD, "schedule: {kind: milestones, milestones: [0.5, 0.8]}"),
+        (STREETS, "data: {kind: streets, streets: 4, beams: 8}"),
+        (STREETS, KITTI + "\nbalance: 0"),
+        ("{smoothing: 0.1}", "{weights: " + ONES + ", power: 0}"),
+    ],
+)
+def test_entries_with_effect_or_that_say_none_are_taken(tmp_path: Path, old: str, new: str) -> None:
+    load_train_config(write(tmp_path, GOOD.replace(old, new)))

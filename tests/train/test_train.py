@@ -359,3 +359,13 @@ def test_its_weights_go_through_eval(whole: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, list(map(str, args)))
     assert result.exit_code == 0, result.output
     assert as_json(tmp_path / "eval")["points"] > 1000
+
+
+def test_a_root_is_refused_where_streets_are_simulated(tmp_path: Path) -> None:
+    config = write(tmp_path)
+    result = call(config, "--root", tmp_path, "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"error: --root must be left out for data.kind streets of {config}, got {tmp_path}\n"
+    )
+    assert not (tmp_path / "run").exists()

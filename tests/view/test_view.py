@@ -333,11 +333,18 @@ def test_fingers_turn_move_and_zoom(page: Path) -> None:
 @chromium
 @pytest.mark.slow
 def test_a_full_scan_turns_without_a_graphics_card(page: Path) -> None:
-    """About 120,000 points, drawn in software; a graphics card does better."""
+    """About 120,000 points, drawn in software; a graphics card does better.
+
+    On one core that another process keeps busy, the best of three turns takes 124 to 193 ms a
+    frame, a click 180 to 460 ms. Four times the middle of that is a fault and no busy machine.
+    """
     assert len(STREET.points) > 100_000
     with Browser(800, 600) as browser:
         browser.open(page)
-        assert browser.run("sparse3dView.time(5)") < 1000
-        start = browser.run("performance.now()")
-        browser.click(500, 300)  # looks at every point
-        assert browser.run("performance.now()") - start < 2000
+        assert min(browser.run("sparse3dView.time(5)") for _ in range(3)) < 600
+        clicks = []
+        for x in (500, 480):
+            start = browser.run("performance.now()")
+            browser.click(x, 300)  # looks at every point
+            clicks.append(browser.run("performance.now()") - start)
+        assert min(clicks) < 1000

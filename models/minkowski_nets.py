@@ -15,6 +15,7 @@ from torch import nn
 import sparse3d.nn as spnn
 from sparse3d import SparseConvTensor, quantize, voxelize
 from sparse3d.models._blocks import joined
+from sparse3d.ops.linear import sinusoidal
 from sparse3d.ops.segment import spread_segments, standardize_segments
 
 __all__ = ["RESNETS", "UNETS", "MinkowskiFieldNet", "MinkowskiResNet", "MinkowskiUNet"]
@@ -293,7 +294,7 @@ class _Sinusoidal(nn.Module):
         self.coef = nn.Parameter(torch.rand(1, out_channels))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.sin(x @ self.kernel + self.bias) * self.coef
+        return sinusoidal(x, self.kernel, self.bias, self.coef)
 
 
 def _field_network(in_channels: int, width: int) -> nn.Sequential:

@@ -371,3 +371,46 @@ def test_kmap_modes_agree_but_where_the_kernel_is_the_stride(
         assert made[1].keys() == cells
     if agree:
         assert all(torch.allclose(value, made[1][row]) for row, value in made[0].items())
+
+
+@pytest.mark.parametrize(
+    ("size", "stride"), [(3, 2), (3, 3), (2, 2), (5, 2), ((3, 1, 3), (2, 1, 1)), (3, 1)]
+)
+@pytest.mark.parametrize("bounded", [True, False])
+def test_the_hash_map_centres_strided_kernels_on_request(
+    size: Any, stride: Any, bounded: bool
+) -> None:
+    """The peer's fault: whatever padding is given, a kernel lies around its site."""
+    x = scene(spatial_range=(2, *SHAPE)) if bounded else scene()
+    sizes = (size,) * 3 if isinstance(size, int) else size
+    weight = torch.randn(math.prod(sizes), 4, 5, requires_grad=True)
+    centre = tuple((k - 1) // 2 for k in sizes)
+    config = {"kmap_mode": "hashmap"}
+
+    def made(padding: Any, parity: bool, mode: dict[str, str] = config) -> ts.SparseTensor:
+        fresh = ts.SparseTensor(x.feats, x.coords, spatial_range=x.spatial_range)
+        return ts.nn.functional.conv3d(
+            fresh, weight, size, None, stride, padding, config=mode, parity=parity
+        )
+
+    outs = [made(padding, True) for padding in (0, 1, 2)]
+    wanted = made(centre, False)
+    for out in outs:
+        assert torch.equal(out.coords, wanted.coords)
+        assert out.spatial_range == wanted.spatial_range
+        torch.testing.assert_close(out.feats, wanted.feats, rtol=0, atol=0)
+    if all(k % 2 for k in sizes):
+        width, height, depth = sizes
+        kernel = weight.reshape(depth, height, width, 4, 5).permute(4, 3, 2, 1, 0)
+        dense = torch_functional.conv3d(dense_of(x), kernel, stride=stride, padding=centre)
+        inside = (outs[0].coords[:, 1:] < torch.tensor(dense.shape[2:])).all(1)
+        assert bool(inside.any())
+        close = {"rtol": 1e-5, "atol": 1e-5}
+        found = outs[0].feats[inside]
+        torch.testing.assert_close(found, at(dense, outs[0].coords[inside]), **close)
+    (gradient,) = torch.autograd.grad(outs[1].feats.square().sum(), weight)
+    (expected,) = torch.autograd.grad(wanted.feats.square().sum(), weight)
+    torch.testing.assert_close(gradient, expected, rtol=0, atol=0)
+    if stride == 2 and size in (3, 5):  # the other mode takes what is given
+        other = made(0, True, {"kmap_mode": "hashmap_on_the_fly"})
+        assert not torch.equal(other.coords, outs[0].coords)

@@ -508,6 +508,45 @@ def test_graphs_are_traced_over_sparse_tensors() -> None:
     assert net.net[0].act_type == "relu"
 
 
+def test_layers_where_the_peer_refuses() -> None:
+    """Without outputs, with a bias in eval mode on the CPU, and in bfloat16."""
+    indices = torch.tensor([[0, 7, 1, 1], [0, 7, 3, 3]], dtype=torch.int32)
+    x = spconv.SparseConvTensor(torch.randn(2, 4), indices, [8, 8, 8], 1)
+    layer = spconv.SparseConv3d(4, 5, 3, 2, [0, 1, 1])
+    out = layer(x)  # nothing covers z = 7
+    assert (out.features.shape, out.spatial_shape) == ((0, 5), [3, 4, 4])
+    out.features.sum().backward()
+    assert layer.weight.grad is not None
+    assert not layer.weight.grad.any()
+    same = spconv.SubMConv3d(4, 5, 3).eval()
+    with torch.no_grad():
+        plain = same(x).features
+        same.bias.zero_()
+        assert not torch.equal(plain, same(x).features)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = same(x).features
+    assert half.dtype == torch.bfloat16
+    half.float().sum().backward()
+    assert same.weight.grad is not None
+    assert same.weight.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("word", "source"), [("RSCK", "spconv-1"), ("RSKC", "spconv-2.1")])
+def test_the_variable_for_layouts_is_not_read(
+    word: str, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the page says instead loads such a file."""
+    monkeypatch.setenv("SPCONV_SAVED_WEIGHT_LAYOUT", word)
+    layer, made = spconv.SubMConv3d(4, 5, 3), spconv.SubMConv3d(4, 5, 3)
+    places = {"R": range(1, 4), "S": [], "K": [0], "C": [4]}
+    axes = [axis for letter in word for axis in places[letter]]
+    file = {"weight": layer.weight.detach().permute(axes), "bias": layer.bias.detach()}
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        made.load_state_dict(file)
+    checkpoint.load(made, file, source=source)
+    assert torch.equal(made.weight, layer.weight)
+
+
 def test_boxes() -> None:
     square = np.array([[0, 0], [2, 0], [2, 2], [0, 2]], np.float32)
     moves = np.array([[0, 0], [1, 0], [9, 9], [0.1, 0]], np.float32)

@@ -15,16 +15,29 @@ from torch import nn
 import sparse3d.nn as spnn
 from sparse3d import SparseConvTensor, quantize, voxelize
 from sparse3d.models._blocks import joined
+from sparse3d.ops.linear import sinusoidal
 from sparse3d.ops.segment import spread_segments, standardize_segments
 
 __all__ = ["RESNETS", "UNETS", "MinkowskiFieldNet", "MinkowskiResNet", "MinkowskiUNet"]
 
-_A, _B = (32, 64, 128, 256, 128, 128, 96, 96), (32, 64, 128, 256, 128, 128, 128, 128)
-_C, _D = (32, 64, 128, 256, 192, 192, 128, 128), (32, 64, 128, 256, 384, 384, 384, 384)
-_WIDTHS_34 = {
-    "A": (32, 64, 128, 256, 256, 128, 64, 64),
-    "B": (32, 64, 128, 256, 256, 128, 64, 32),
-    "C": (32, 64, 128, 256, 256, 128, 96, 96),
+_PLAIN = (32, 64, 128, 256, 256, 128, 96, 96)
+_WIDTHS_18: dict[str, tuple[int, ...]] = {
+    "": _PLAIN,
+    "A": (32, 64, 128, 256, 128, 128, 96, 96),
+    "B": (32, 64, 128, 256, 128, 128, 128, 128),
+    "D": (32, 64, 128, 256, 384, 384, 384, 384),
+}
+_WIDTHS: dict[str, dict[str, tuple[int, ...]]] = {
+    "14": {**_WIDTHS_18, "C": (32, 64, 128, 256, 192, 192, 128, 128)},
+    "18": _WIDTHS_18,
+    "34": {
+        "": _PLAIN,
+        "A": (32, 64, 128, 256, 256, 128, 64, 64),
+        "B": (32, 64, 128, 256, 256, 128, 64, 32),
+        "C": _PLAIN,
+    },
+    "50": {"": _PLAIN},
+    "101": {"": _PLAIN},
 }
 _DEPTHS: dict[str, tuple[str, tuple[int, ...]]] = {
     "14": ("basic", (1,) * 8),
@@ -36,13 +49,7 @@ _DEPTHS: dict[str, tuple[str, tuple[int, ...]]] = {
 UNETS: dict[str, dict[str, Any]] = {
     f"MinkUNet{depth}{letter}": {"planes": planes, "block": block, "layers": layers}
     for depth, (block, layers) in _DEPTHS.items()
-    for letter, planes in (
-        {"": _B, **_WIDTHS_34}
-        if depth == "34"
-        else {"": _B, "A": _A, "B": _B, "C": _C, "D": _D}
-        if depth in ("14", "18")
-        else {"": _B}
-    ).items()
+    for letter, planes in _WIDTHS[depth].items()
 }
 """Names of the examples -> arguments of `MinkowskiUNet`."""
 RESNETS: dict[str, dict[str, Any]] = {
@@ -150,7 +157,7 @@ class MinkowskiUNet(nn.Module):
         self,
         in_channels: int,
         out_channels: int,
-        planes: Sequence[int] = _B,
+        planes: Sequence[int] = _PLAIN,
         block: str = "basic",
         layers: Sequence[int] = (2,) * 8,
         init_dim: int = 32,
@@ -293,7 +300,7 @@ class _Sinusoidal(nn.Module):
         self.coef = nn.Parameter(torch.rand(1, out_channels))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.sin(x @ self.kernel + self.bias) * self.coef
+        return sinusoidal(x, self.kernel, self.bias, self.coef)
 
 
 def _field_network(in_channels: int, width: int) -> nn.Sequential:

@@ -18,7 +18,7 @@ import torch
 from .._registry import Op
 from ._conv_reference import _accumulator, _matmul
 
-__all__ = ["linear"]
+__all__ = ["linear", "sinusoidal"]
 
 
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -96,3 +96,17 @@ def linear(
     out: torch.Tensor = linear_rows(flat, weight, False)
     out = out.reshape(*rows.shape[:-1], weight.shape[0])
     return out if bias is None else out + bias.to(out.dtype)
+
+
+def sinusoidal(
+    rows: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor, coef: torch.Tensor
+) -> torch.Tensor:
+    """sin(rows kernel + bias) coef, the first layer of networks on points.
+
+    Args:
+        rows: [N, C_in].
+        kernel: [C_in, C_out].
+        bias: [1, C_out].
+        coef: [1, C_out].
+    """
+    return torch.sin(linear(rows, kernel.t()) + bias) * coef

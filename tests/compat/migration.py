@@ -24,17 +24,20 @@ DOCS = HERE.parent.parent / "docs" / "migration"
 MARKER = "<!-- Below this line: written by tests/compat/migration.py -->\n"
 PEERS = {
     "spconv": "sparse3d.compat.spconv",
+    "spconv 1.x": "sparse3d.compat.spconv",
     "minkowski": "sparse3d.compat.minkowski",
     "torchsparse": "sparse3d.compat.torchsparse",
     "torchsparse_1_4": "sparse3d.compat.torchsparse_1_4",
     "flex_gemm": "sparse3d.compat.flex_gemm",
 }
-DOCUMENTS = {"torchsparse_1_4": "torchsparse"}
+DOCUMENTS = {"spconv 1.x": "spconv", "torchsparse_1_4": "torchsparse"}
+"""Peers that are told of in another's document, before their own names there."""
+TITLES = {"spconv 1.x": "`spconv.utils` of 1.2", "torchsparse_1_4": "1.4"}
 Facts = dict[str, Any]
 
 
 def recorded(peer: str) -> dict[str, dict[str, Facts]]:
-    place = HERE / "names" / f"{peer}.json"
+    place = HERE / "names" / f"{peer.replace(' 1.x', '_1')}.json"
     if peer == "spconv":
         place = HERE.parent / "nn" / "spconv_pytorch_names.json"
     made: dict[str, dict[str, Facts]] = json.loads(place.read_text())
@@ -188,8 +191,8 @@ def written(path: Path) -> str:
     made = own + MARKER
     for peer in PEERS:
         if document(peer) == path:
-            title = "1.4" if peer == "torchsparse_1_4" else "Every name"
-            made += f"\n## {'Every name of ' if title == '1.4' else ''}{title}\n{table(peer)}"
+            of = f" of {TITLES[peer]}" if peer in TITLES else ""
+            made += f"\n## Every name{of}\n{table(peer)}"
     return made
 
 

@@ -183,6 +183,105 @@ def test_voxel_generators_of_both_versions() -> None:
     assert type(made[1].numpy()) is np.ndarray
 
 
+def by_hand(points: Any, size: Any, bounds: Any, most: int, limit: int) -> dict[Any, list[int]]:
+    """Rows of the points of each voxel (z, y, x), in order of first occurrence."""
+    found: dict[Any, list[int]] = {}
+    cells = np.floor((points[:, :3] - np.float32(bounds[:3])) / np.float32(size)).astype(int)
+    shape = np.round((np.float32(bounds[3:]) - np.float32(bounds[:3])) / np.float32(size))
+    for row, cell in enumerate(cells):
+        key = tuple(cell[::-1].tolist())
+        if (cell < 0).any() or (cell >= shape).any() or (key not in found and len(found) == limit):
+            continue
+        rows = found.setdefault(key, [])
+        if len(rows) < most:
+            rows.append(row)
+    return found
+
+
+SIZE, BOUNDS = [0.5, 0.5, 1.0], [0, -2, -1, 4, 2, 3]
+
+
+def cloud(rows: int = 400) -> Any:
+    points = np.random.default_rng(3).random((rows, 5), np.float32) * 6
+    return points - np.array([1, 3, 1.5, 0, 0], np.float32)
+
+
+@pytest.mark.parametrize(("full_mean", "limit"), [(False, 300), (False, 40), (True, 300)])
+def test_points_to_voxel_of_version_1(full_mean: bool, limit: int) -> None:
+    points = cloud()
+    scratch = np.full((4, 8, 8), -1, np.int32)
+    found = by_hand(points, SIZE, BOUNDS, 2, limit)
+    made = utils.points_to_voxel(points, SIZE, BOUNDS, scratch, 2, limit, full_mean, False)
+    number = made["voxel_num"]
+    assert number == len(found)
+    assert made["voxels"].shape == (limit, 2, 5)
+    assert made["coordinates"][:number].tolist() == [list(key) for key in found]
+    assert made["num_points_per_voxel"][:number].tolist() == [len(r) for r in found.values()]
+    assert not any(made[key][number:].any() for key in made if key != "voxel_num")
+    assert (made["voxel_point_mask"].sum((1, 2)) == made["num_points_per_voxel"]).all()
+    for voxel, rows in zip(made["voxels"], found.values(), strict=False):
+        assert (voxel[: len(rows)] == points[rows]).all()
+        rest = points[rows].mean(0) if full_mean else np.zeros(5)
+        np.testing.assert_allclose(voxel[len(rows) :], rest[None].repeat(2 - len(rows), 0), 1e-6)
+    assert (scratch == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("factor", "window", "most"), [(1, 3, 2.0), (2, 1, 2.0), (2, 2, 2.0), (4, 1, 3.5)]
+)
+def test_voxels_filtered_by_height(factor: int, window: int, most: float) -> None:
+    points = cloud(60)
+    found = by_hand(points, SIZE, BOUNDS, 3, 300)
+    heights: dict[Any, list[float]] = {}
+    for (_, y, x), rows in found.items():
+        heights.setdefault((y // factor, x // factor), []).extend(points[rows, 2].tolist())
+    kept = []
+    for z, y, x in found:
+        steps = range(-(window // 2), window - window // 2)
+        around = [(y // factor + i, x // factor + j) for i in steps for j in steps]
+        spans = [h for block in around for h in heights.get(block, [])]
+        if 0.5 < max(spans) - min(spans) < most:
+            kept.append([z, y, x])
+    assert 0 < len(kept) < len(found)
+    blocking: Any = factor, window, 0.5, most
+    for pad in (False, True):
+        made = utils.points_to_voxel(
+            points, SIZE, BOUNDS, None, 3, 300, False, True, *blocking, pad_output=pad
+        )
+        assert made["voxel_num"] == len(kept)
+        assert len(made["voxels"]) == (300 if pad else len(kept))
+        assert made["coordinates"][: len(kept)].tolist() == kept
+        assert not made["voxels"][len(kept) :].any()
+    generator = utils.VoxelGeneratorV2(SIZE, BOUNDS, 3, 300, False, True, *blocking)
+    assert generator.generate(points)["coordinates"].tolist() == kept
+    with pytest.raises(ValueError, match=r"block_factor must be a divisor of \[8, 8\], got 3"):
+        utils.points_to_voxel(points, SIZE, BOUNDS, block_factor=3)
+    with pytest.raises(ValueError, match="block_filtering must be False with full_mean, got True"):
+        utils.points_to_voxel(points, SIZE, BOUNDS, full_mean=True)
+
+
+@pytest.mark.parametrize("threshold", [0.2, 0.5, 1.0])
+def test_suppression_as_on_the_gpu_of_version_1(threshold: float) -> None:
+    """A pixel is added to every side, and a box goes if it overlaps by more than the threshold."""
+    boxes = np.random.default_rng(5).integers(0, 12, (40, 5)).astype(np.float32)
+    boxes[:, 2:4] += boxes[:, :2]
+    boxes[1] = boxes[0]
+    kept: list[int] = []
+    for row, (x1, y1, x2, y2, _) in enumerate(boxes.astype(float)):
+        for x3, y3, x4, y4, _ in boxes[kept].astype(float):
+            width, height = min(x2, x4) - max(x1, x3) + 1, min(y2, y4) - max(y1, y3) + 1
+            shared = max(width, 0) * max(height, 0)
+            areas = (x2 - x1 + 1) * (y2 - y1 + 1) + (x4 - x3 + 1) * (y4 - y3 + 1)
+            if shared / (areas - shared) > threshold:
+                break
+        else:
+            kept.append(row)
+    keep = np.zeros(40, np.int32)
+    number = utils.non_max_suppression(boxes, keep, threshold, 0)
+    assert keep[:number].tolist() == kept
+    assert utils.spconv_utils.non_max_suppression is utils.non_max_suppression
+
+
 # --------------------------------------------------------------------- quirks and differences
 
 
@@ -407,6 +506,45 @@ def test_graphs_are_traced_over_sparse_tensors() -> None:
         assert torch.equal(traced(features, indices), wanted)
     assert not (wanted < 0).any()
     assert net.net[0].act_type == "relu"
+
+
+def test_layers_where_the_peer_refuses() -> None:
+    """Without outputs, with a bias in eval mode on the CPU, and in bfloat16."""
+    indices = torch.tensor([[0, 7, 1, 1], [0, 7, 3, 3]], dtype=torch.int32)
+    x = spconv.SparseConvTensor(torch.randn(2, 4), indices, [8, 8, 8], 1)
+    layer = spconv.SparseConv3d(4, 5, 3, 2, [0, 1, 1])
+    out = layer(x)  # nothing covers z = 7
+    assert (out.features.shape, out.spatial_shape) == ((0, 5), [3, 4, 4])
+    out.features.sum().backward()
+    assert layer.weight.grad is not None
+    assert not layer.weight.grad.any()
+    same = spconv.SubMConv3d(4, 5, 3).eval()
+    with torch.no_grad():
+        plain = same(x).features
+        same.bias.zero_()
+        assert not torch.equal(plain, same(x).features)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = same(x).features
+    assert half.dtype == torch.bfloat16
+    half.float().sum().backward()
+    assert same.weight.grad is not None
+    assert same.weight.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("word", "source"), [("RSCK", "spconv-1"), ("RSKC", "spconv-2.1")])
+def test_the_variable_for_layouts_is_not_read(
+    word: str, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the page says instead loads such a file."""
+    monkeypatch.setenv("SPCONV_SAVED_WEIGHT_LAYOUT", word)
+    layer, made = spconv.SubMConv3d(4, 5, 3), spconv.SubMConv3d(4, 5, 3)
+    places = {"R": range(1, 4), "S": [], "K": [0], "C": [4]}
+    axes = [axis for letter in word for axis in places[letter]]
+    file = {"weight": layer.weight.detach().permute(axes), "bias": layer.bias.detach()}
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        made.load_state_dict(file)
+    checkpoint.load(made, file, source=source)
+    assert torch.equal(made.weight, layer.weight)
 
 
 def test_boxes() -> None:

@@ -371,3 +371,55 @@ def test_kmap_modes_agree_but_where_the_kernel_is_the_stride(
         assert made[1].keys() == cells
     if agree:
         assert all(torch.allclose(value, made[1][row]) for row, value in made[0].items())
+
+
+def around(
+    x: ts.SparseTensor, kernel: torch.Tensor, stride: Any, out: torch.Tensor
+) -> torch.Tensor:
+    """What a kernel [out, in, *size] that lies around its site sums up at sites (b, x, y, z)."""
+    rows = {tuple(place): feats for place, feats in zip(x.coords.tolist(), x.feats, strict=True)}
+    steps = (stride,) * 3 if isinstance(stride, int) else stride
+    taps = list(itertools.product(*map(range, kernel.shape[2:])))
+    made = []
+    for batch, *site in out.tolist():
+        total = torch.zeros(kernel.shape[0])
+        for tap in taps:
+            axes = zip(site, steps, tap, kernel.shape[2:], strict=True)
+            feats = rows.get((batch, *(q * s + t - (k - 1) // 2 for q, s, t, k in axes)))
+            if feats is not None:
+                total = total + kernel[(slice(None), slice(None), *tap)] @ feats
+        made.append(total)
+    return torch.stack(made)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride"), [(3, 2), (3, 3), (5, 2), ((3, 1, 3), (2, 1, 1)), (3, 1)]
+)
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("bounded", [True, False])
+def test_the_hash_map_centres_kernels_on_request(
+    size: Any, stride: Any, padding: int, bounded: bool
+) -> None:
+    """The peer's fault: the padding makes the sites, the kernel lies around them all the same."""
+    x = scene(spatial_range=(2, *SHAPE)) if bounded else scene()
+    layer = ts.nn.Conv3d(4, 5, size, stride=stride)
+
+    def made(mode: str, parity: bool) -> ts.SparseTensor:
+        fresh = ts.SparseTensor(x.feats, x.coords, spatial_range=x.spatial_range)
+        config = {"kmap_mode": mode}
+        return ts.nn.functional.conv3d(
+            fresh, layer.kernel, size, None, stride, padding, config=config, parity=parity
+        )
+
+    out, plain = made("hashmap", True), made("hashmap", False)
+    assert torch.equal(out.coords, plain.coords)
+    assert out.spatial_range == plain.spatial_range
+    wanted = around(x, canonical(layer), stride, out.coords)
+    torch.testing.assert_close(out.feats, wanted, rtol=1e-5, atol=1e-5)
+    (gradient,) = torch.autograd.grad(out.feats.square().sum(), layer.kernel)
+    (expected,) = torch.autograd.grad(wanted.square().sum(), layer.kernel)
+    torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-4)
+    if padding == 0 and stride in (2, 3):  # the switch and the mode both matter
+        assert not torch.allclose(plain.feats, wanted, atol=1e-3)
+        other = made("hashmap_on_the_fly", True)
+        assert len(other.feats) != len(wanted) or not torch.allclose(other.feats, wanted, atol=1e-3)

@@ -24,6 +24,7 @@ from sparse3d import SparseConvTensor, _registry, pointops
 from sparse3d.compat import torchsparse
 from sparse3d.compat.pointops import query
 from sparse3d.kernel_map import Coordinates
+from sparse3d.models.minkowski_nets import MinkowskiFieldNet
 from sparse3d.pointops import flat, voxel
 
 To = Callable[[Any], Any]
@@ -94,6 +95,32 @@ def minkowski_quantization(to: To) -> Result:
     cells, labels = torch.cat([coords, coords[:30]])[:, 1:], torch.arange(180) % 3
     made = ME.utils.sparse_quantize(to(cells), leaf, labels=to(labels), ignore_label=-1)
     return square(*(part.float() for part in made)), leaf
+
+
+def minkowski_products(to: To) -> Result:
+    """Layers and functions whose gradient to the weight sums over all rows."""
+    feats, coords = scene(rows=ROWS)
+    leaf = to(feats).requires_grad_()
+    x = ME.SparseTensor(leaf, coordinates=to(coords))
+    layers = [to(ME.MinkowskiLinear(4, 5)), to(ME.MinkowskiSinusoidal(4, 6))]
+    weight, bias = (to(value).requires_grad_() for value in (torch.randn(3, 4), torch.randn(3)))
+    made = [layer(x) for layer in layers]
+    made += [
+        ME.MinkowskiFunctional.linear(x, weight, bias),
+        ME.MinkowskiFunctional.linear(x, weight),
+    ]
+    learnt = [*(p for layer in layers for p in layer.parameters()), weight, bias]
+    total = square(*(tensor.F for tensor in made))
+    grads = torch.autograd.grad(total, learnt, retain_graph=True)
+    return total + square(*grads), leaf
+
+
+def minkowski_field_net(to: To) -> Result:
+    feats, coords = scene(rows=ROWS)
+    leaf = to(torch.cat([feats, feats[:30]])).requires_grad_()
+    places = to(torch.cat([coords, coords[:30]]).float() + 0.1)
+    network = to(MinkowskiFieldNet(4, 5, layers=(1,) * 4, planes=(8,) * 4, init_dim=8).eval())
+    return square(network(leaf, places)), leaf
 
 
 def torchsparse_functions(to: To) -> Result:
@@ -181,6 +208,8 @@ CASES: dict[str, Callable[[To], Result]] = {
     "minkowski layers": minkowski_layers,
     "minkowski fields": minkowski_fields,
     "minkowski quantization": minkowski_quantization,
+    "minkowski products": minkowski_products,
+    "minkowski field net": minkowski_field_net,
     "torchsparse functions": torchsparse_functions,
     "rows of tensors": rows_of_tensors,
     "points": points,

@@ -97,6 +97,34 @@ def test_networks_train_and_take_small_scenes(name: str, rows: int) -> None:
         assert out.shape == (rows, 5)
 
 
+PUBLISHED = {
+    "MinkUNet14": ("basic", "1 1 1 1 1 1 1 1", "32 64 128 256 256 128 96 96"),
+    "MinkUNet14A": ("basic", "1 1 1 1 1 1 1 1", "32 64 128 256 128 128 96 96"),
+    "MinkUNet14B": ("basic", "1 1 1 1 1 1 1 1", "32 64 128 256 128 128 128 128"),
+    "MinkUNet14C": ("basic", "1 1 1 1 1 1 1 1", "32 64 128 256 192 192 128 128"),
+    "MinkUNet14D": ("basic", "1 1 1 1 1 1 1 1", "32 64 128 256 384 384 384 384"),
+    "MinkUNet18": ("basic", "2 2 2 2 2 2 2 2", "32 64 128 256 256 128 96 96"),
+    "MinkUNet18A": ("basic", "2 2 2 2 2 2 2 2", "32 64 128 256 128 128 96 96"),
+    "MinkUNet18B": ("basic", "2 2 2 2 2 2 2 2", "32 64 128 256 128 128 128 128"),
+    "MinkUNet18D": ("basic", "2 2 2 2 2 2 2 2", "32 64 128 256 384 384 384 384"),
+    "MinkUNet34": ("basic", "2 3 4 6 2 2 2 2", "32 64 128 256 256 128 96 96"),
+    "MinkUNet34A": ("basic", "2 3 4 6 2 2 2 2", "32 64 128 256 256 128 64 64"),
+    "MinkUNet34B": ("basic", "2 3 4 6 2 2 2 2", "32 64 128 256 256 128 64 32"),
+    "MinkUNet34C": ("basic", "2 3 4 6 2 2 2 2", "32 64 128 256 256 128 96 96"),
+    "MinkUNet50": ("bottleneck", "2 3 4 6 2 2 2 2", "32 64 128 256 256 128 96 96"),
+    "MinkUNet101": ("bottleneck", "2 3 4 23 2 2 2 2", "32 64 128 256 256 128 96 96"),
+}
+"""Block, layers and planes of MinkowskiEngine 0.5's examples."""
+
+
+def test_published_widths_and_depths() -> None:
+    ours = {
+        name: (network["block"], *(" ".join(map(str, network[k])) for k in ("layers", "planes")))
+        for name, network in UNETS.items()
+    }
+    assert ours == PUBLISHED
+
+
 def test_published_names() -> None:
     with torch.device("meta"):
         for name in UNETS:

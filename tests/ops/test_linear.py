@@ -8,7 +8,7 @@ from tolerance import assert_close
 
 import sparse3d.nn as spnn
 from sparse3d import _registry
-from sparse3d.ops.linear import linear, linear_rows, linear_weight_grad
+from sparse3d.ops.linear import linear, linear_rows, linear_weight_grad, sinusoidal
 
 
 def _draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -72,3 +72,20 @@ def test_a_layer_is_torchs_layer(backend: str) -> None:
         x = _draw(*shape)
         with _registry.force(backend):
             assert_close(layer(x), theirs(x), torch.float32)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 600])
+def test_sinusoidal_rows(backend: str, rows: int) -> None:
+    """Values and gradients of the formula in float64."""
+    drawn = [_draw(rows, 5), _draw(5, 12), _draw(1, 12), _draw(1, 12)]
+    ours = [t.clone().requires_grad_() for t in drawn]
+    x, kernel, bias, coef = theirs = [t.double().requires_grad_() for t in drawn]
+    up = _draw(rows, 12)
+    with _registry.force(backend):
+        out = sinusoidal(*ours)
+        out.backward(up)
+    expected = (x @ kernel + bias).sin() * coef
+    expected.backward(up.double())
+    assert_close(out, expected.float(), torch.float32)
+    for mine, wanted in zip(ours, theirs, strict=True):
+        assert_close(mine.grad, wanted.grad.float(), torch.float32)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ...ops.linear import linear as _linear
 from .MinkowskiTensor import Tensor
 
 __all__ = [
@@ -116,7 +117,7 @@ hardsigmoid = _on_features(F.hardsigmoid)
 silu = _on_features(F.silu)
 batch_norm = _on_features(F.batch_norm)
 normalize = _on_features(F.normalize)
-linear = _on_features(F.linear)
+linear = _on_features(_linear)
 dropout = _on_features(F.dropout)
 alpha_dropout = _on_features(F.alpha_dropout)
 binary_cross_entropy = _loss(F.binary_cross_entropy)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import nn
 
+from ...ops.linear import sinusoidal
 from .MinkowskiCommon import MinkowskiModuleBase
 from .MinkowskiTensor import Tensor
 
@@ -252,4 +253,4 @@ class MinkowskiSinusoidal(MinkowskiModuleBase):
         self.coef = nn.Parameter(torch.rand(1, out_channel))
 
     def forward(self, input: T) -> T:
-        return input._like(torch.sin(input.F @ self.kernel + self.bias) * self.coef)
+        return input._like(sinusoidal(input.F, self.kernel, self.bias, self.coef))

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ... import _check
+from ...nn.linear import Linear
 from .MinkowskiCommon import MinkowskiModuleBase
 from .MinkowskiSparseTensor import SparseTensor
 from .MinkowskiTensor import Tensor
@@ -39,7 +40,7 @@ class MinkowskiLinear(MinkowskiModuleBase):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
-        self.linear = nn.Linear(in_features, out_features, bias=bias)
+        self.linear = Linear(in_features, out_features, bias=bias)
 
     def forward(self, input: T) -> T:
         return input._like(self.linear(input.F))

@@ -13,13 +13,20 @@ import torch
 from ... import _check
 from ...nn.utils import PointToVoxel
 from ...ops.voxelize import grid_shape
-from ...pointops.boxes import (
-    intersection_area,
-    overlap_over_union,
-    suppress_boxes,
-    suppress_quadrilaterals,
-)
 from ..cumm.tensorview import Tensor, from_numpy
+from . import spconv_utils
+from .spconv_utils import (
+    HALF,
+    non_max_suppression,
+    non_max_suppression_cpu,
+    points_to_voxel_3d_np,
+    points_to_voxel_3d_np_mean,
+    points_to_voxel_3d_with_filtering,
+    rbbox_intersection,
+    rbbox_iou,
+    rbbox_iou_loss,
+    rotate_non_max_suppression_cpu,
+)
 
 __all__ = [
     "Point2VoxelCPU1d",
@@ -32,16 +39,21 @@ __all__ = [
     "Point2VoxelGPU4d",
     "VoxelGenerator",
     "VoxelGeneratorV2",
+    "non_max_suppression",
     "non_max_suppression_cpu",
     "nullcontext",
+    "points_to_voxel",
+    "points_to_voxel_3d_np",
+    "points_to_voxel_3d_np_mean",
+    "points_to_voxel_3d_with_filtering",
     "rbbox_intersection",
     "rbbox_iou",
     "rbbox_iou_loss",
     "rotate_non_max_suppression_cpu",
+    "spconv_utils",
 ]
 
 Array = npt.NDArray[Any]
-HALF = "even"  # numpy rounds 1.x's grids
 
 
 class _Point2Voxel:
@@ -114,6 +126,88 @@ Point2VoxelGPU3d = Point2VoxelCPU3d
 Point2VoxelGPU4d = Point2VoxelCPU4d
 
 
+def points_to_voxel(
+    points: Array,
+    voxel_size: Sequence[float] | Array,
+    coors_range: Sequence[float] | Array,
+    coor_to_voxelidx: Array | None = None,
+    max_points: int = 35,
+    max_voxels: int = 20000,
+    full_mean: bool = False,
+    block_filtering: bool = True,
+    block_factor: int = 1,
+    block_size: int = 8,
+    height_threshold: float = 0.2,
+    height_high_threshold: float = 3.0,
+    pad_output: bool = False,
+) -> dict[str, Any]:
+    """1.2's function: voxels of points [N, F] in arrays of `max_voxels` rows, zeros in unused ones.
+
+    Args:
+        points: x, y, z first.
+        voxel_size: x, y, z.
+        coors_range: lower bounds, then upper bounds.
+        coor_to_voxelidx: accepted and left alone; 1.x's scratch.
+        max_points: kept of a voxel.
+        max_voxels: kept, in order of first occurrence.
+        full_mean: fill unused slots with the mean of the voxel's points.
+        block_filtering: keep voxels where heights differ, see `points_to_voxel_3d_with_filtering`.
+        block_factor: voxels of a block along y and x; divides the grid.
+        block_size: blocks of a window.
+        height_threshold: least span of heights.
+        height_high_threshold: largest.
+        pad_output: leave `max_voxels` rows after filtering too.
+
+    Returns:
+        `voxels`, `coordinates` (z, y, x), `num_points_per_voxel`, `voxel_point_mask` [M, P, 1] and
+        `voxel_num`, the number of rows that count.
+
+    Raises:
+        ValueError: if `full_mean` and `block_filtering` are both asked for, or `block_factor` does
+            not divide the grid.
+    """
+    if full_mean and block_filtering:
+        _check.fail("block_filtering", "False with full_mean", True)
+    box = [float(v) for v in voxel_size], [float(v) for v in coors_range]
+    shape = max_voxels, max_points, points.shape[1]
+    voxels, mask = np.zeros(shape, points.dtype), np.zeros(shape[:2], points.dtype)
+    coors, counts = np.zeros((max_voxels, 3), np.int32), np.zeros(max_voxels, np.int32)
+    rows: tuple[Any, ...] = coors, counts, coor_to_voxelidx, *box, max_points, max_voxels
+    if full_mean:
+        means = np.zeros((max_voxels, points.shape[1]), points.dtype)
+        number = points_to_voxel_3d_np_mean(points, voxels, mask, means, *rows)
+    elif block_filtering:
+        blocks = [cells // block_factor for cells in grid_shape(*box, HALF)[1::-1]]
+        if any(cells % block_factor for cells in grid_shape(*box, HALF)[:2]):
+            _check.fail("block_factor", f"a divisor of {grid_shape(*box, HALF)[:2]}", block_factor)
+        mins, maxs = (np.full(blocks, sign * np.inf, points.dtype) for sign in (1, -1))
+        keep = np.zeros(max_voxels, np.int32)
+        rows = *rows, block_factor, block_size, height_threshold, height_high_threshold
+        points_to_voxel_3d_with_filtering(points, voxels, mask, keep, mins, maxs, *rows)
+        chosen = np.nonzero(keep)[0]
+        number = len(chosen)
+        voxels, mask, coors, counts = (
+            _first(part, chosen, max_voxels if pad_output else number)
+            for part in (voxels, mask, coors, counts)
+        )
+    else:
+        number = points_to_voxel_3d_np(points, voxels, mask, *rows)
+    return {
+        "voxels": voxels,
+        "coordinates": coors,
+        "num_points_per_voxel": counts,
+        "voxel_point_mask": mask[..., None],
+        "voxel_num": number,
+    }
+
+
+def _first(part: Array, rows: Array, length: int) -> Array:
+    """Some rows, then zeros."""
+    made = np.zeros((length, *part.shape[1:]), part.dtype)
+    made[: len(rows)] = part[rows]
+    return made
+
+
 class VoxelGeneratorV2:
     """spconv 1.2's generator; `generate` gives a dictionary."""
 
@@ -130,8 +224,10 @@ class VoxelGeneratorV2:
         height_threshold: float = 0.1,
         height_high_threshold: float = 2.0,
     ) -> None:
-        if block_filtering:
-            _check.fail("block_filtering", "False", True, "filter the points beforehand")
+        if full_mean and block_filtering:
+            _check.fail("block_filtering", "False with full_mean", True)
+        blocking = block_factor, block_size, height_threshold, height_high_threshold
+        self._blocking: tuple[Any, ...] | None = blocking if block_filtering else None
         self._size = np.array(voxel_size, np.float32)
         self._range = np.array(point_cloud_range, np.float32)
         self._numbers = [float(v) for v in voxel_size], [float(v) for v in point_cloud_range]
@@ -140,6 +236,11 @@ class VoxelGeneratorV2:
 
     def generate(self, points: Array, max_voxels: int | None = None) -> dict[str, Any]:
         """Points [N, F] to `voxels`, `coordinates` (z, y, x), `num_points_per_voxel`."""
+        if self._blocking is not None:
+            most = self._voxels if max_voxels is None else max_voxels
+            return points_to_voxel(
+                points, *self._numbers, None, self._points, most, False, True, *self._blocking
+            )
         generator = PointToVoxel(
             *self._numbers,
             points.shape[1],
@@ -199,64 +300,3 @@ class VoxelGenerator(VoxelGeneratorV2):
         """Points [N, F] to (voxels, coordinates, num_points_per_voxel)."""
         made = super().generate(points, max_voxels)
         return made["voxels"], made["coordinates"], made["num_points_per_voxel"]
-
-
-def _pairwise(
-    box_corners: Array, qbox_corners: Array, standup_iou: Array, standup_thresh: float, union: bool
-) -> Array:
-    overlap = np.zeros((len(box_corners), len(qbox_corners)), box_corners.dtype)
-    rows, columns = np.nonzero(np.asarray(standup_iou) > standup_thresh)
-    overlap[rows, columns] = _overlaps(box_corners[rows], qbox_corners[columns], union)
-    return overlap
-
-
-def _overlaps(boxes: Array, others: Array, union: bool) -> Array:
-    """Shared areas of pairs of boxes, over the areas of their unions if asked for."""
-    function = overlap_over_union if union else intersection_area
-    return function(_corners(boxes), _corners(others)).numpy()
-
-
-def _corners(boxes: Array) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(boxes, np.float64))
-
-
-def rbbox_iou(
-    box_corners: Array, qbox_corners: Array, standup_iou: Array, standup_thresh: float
-) -> Array:
-    """Overlap over union of rotated boxes [N, 4, 2] and [K, 4, 2], seen from above: [N, K].
-
-    Only pairs whose upright boxes overlap by more than `standup_thresh` ([N, K]) are computed;
-    others are 0.
-    """
-    return _pairwise(box_corners, qbox_corners, standup_iou, standup_thresh, True)
-
-
-def rbbox_intersection(
-    box_corners: Array, qbox_corners: Array, standup_iou: Array, standup_thresh: float
-) -> Array:
-    """Shared area of rotated boxes; as `rbbox_iou` otherwise."""
-    return _pairwise(box_corners, qbox_corners, standup_iou, standup_thresh, False)
-
-
-def rbbox_iou_loss(box_corners: Array, qbox_corners: Array) -> Array:
-    """Overlap over union of box n with box n: [N]."""
-    return _overlaps(box_corners, qbox_corners, True).astype(box_corners.dtype)
-
-
-def non_max_suppression_cpu(
-    boxes: Array, order: Array, thresh: float, eps: float = 0.0
-) -> list[int]:
-    """Boxes (x1, y1, x2, y2) that no box before them in `order` overlaps by `thresh` or more."""
-    places = torch.from_numpy(np.asarray(order).astype(np.int64))
-    found: list[int] = suppress_boxes(torch.from_numpy(boxes), places, thresh, eps).tolist()
-    return found
-
-
-def rotate_non_max_suppression_cpu(
-    boxes: Array, order: Array, standup_iou: Array, thresh: float
-) -> list[int]:
-    """The same for rotated boxes [N, 4, 2]; pairs whose `standup_iou` is 0 are left alone."""
-    places = torch.from_numpy(np.asarray(order).astype(np.int64))
-    near = torch.from_numpy(np.asarray(standup_iou) > 0)
-    found: list[int] = suppress_quadrilaterals(_corners(boxes), places, thresh, near).tolist()
-    return found

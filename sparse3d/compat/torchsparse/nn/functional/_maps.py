@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -35,8 +36,12 @@ def strided(x: SparseTensor, geometry: Geometry, config: Any) -> Kept:
 
 
 def _build(x: SparseTensor, sites: Coordinates, geometry: Geometry, config: Any) -> Kept:
+    around = geometry
+    if x.contracted and config.get("parity") and config.kmap_mode == "hashmap":
+        # The peer's look-up starts there, whatever the padding that its sites are made with.
+        around = replace(geometry, padding=tuple((k - 1) // 2 for k in geometry.kernel_size))
     if set(geometry.stride) == {1}:
-        return Kept(_same_sites(sites, geometry), sites, sites, x.spatial_range, x.spatial_range)
+        return Kept(_same_sites(sites, around), sites, sites, x.spatial_range, x.spatial_range)
     whole_cells = all(
         s in (1, k) for s, k in zip(geometry.stride, geometry.kernel_size, strict=True)
     )
@@ -53,6 +58,8 @@ def _build(x: SparseTensor, sites: Coordinates, geometry: Geometry, config: Any)
         pairs, target = sites.floor(geometry, None)
     else:
         pairs, target = sites.footprint(geometry, _grid(x, sites, geometry, after))
+    if around != geometry:
+        pairs = sites.given(target, around)
     return Kept(pairs, sites, target, x.spatial_range, after)
 
 

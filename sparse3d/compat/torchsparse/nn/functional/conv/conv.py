@@ -57,7 +57,7 @@ def conv3d(
         generative: make every finer site that an input reaches.
         training: accepted for the peer's signature.
         parity: repeat the peer's faults: dilation is ignored, maps are kept without regard to
-            padding, `kmap_mode="hashmap"` centres strided kernels.
+            padding, `kmap_mode="hashmap"` centres kernels on the sites that the padding gives.
         **unused: `epsilon`, `mm_thresh` and `kmap_mode` of version 1.4.
 
     Returns:
@@ -71,8 +71,6 @@ def conv3d(
     settings["parity"] = parity
     if parity and input.contracted:
         spreads = (1, 1, 1)
-        if settings.kmap_mode == "hashmap":
-            shifts = tuple((k - 1) // 2 for k in size)
     _check.channels("conv3d", weight.shape[-2], input.feats.shape[1])
     if size == steps == (1, 1, 1):
         matrix = weight.reshape(1, *weight.shape[-2:]).permute(2, 0, 1)

@@ -27,7 +27,7 @@ from sparse3d.ops.order import count_ids, order_keys, running_sum
 
 from . import _clouds, _inputs
 from .grid import Bound, axis_values, corner
-from .scatter import scatter_sum
+from .scatter import scatter_mean, scatter_sum
 
 
 @dataclass(frozen=True)
@@ -146,11 +146,13 @@ def voxel_downsample(
         fail("pool_backend", "'index_add' or 'fused_csr'", repr(pool_backend))
     voxels = voxelize(pos, size, batch, start=start, end=end)
     rows = voxels.counts.numel()
-    counts = voxels.counts[:, None].to(pos.dtype)
     pooled = None
     if features is not None:
         if features.shape[0] != pos.shape[0]:
             fail("features", f"of {pos.shape[0]} rows as pos has", features.shape[0])
-        pooled = scatter_sum(features, voxels.inverse, 0, rows)
-        pooled = pooled / counts if feature_reduce == "mean" else pooled
-    return VoxelDownsample(voxels, scatter_sum(pos, voxels.inverse, 0, rows) / counts, pooled)
+        if feature_reduce == "mean":
+            floating = features if features.is_floating_point() else features.to(pos.dtype)
+            pooled = scatter_mean(floating, voxels.inverse, 0, rows)
+        else:
+            pooled = scatter_sum(features, voxels.inverse, 0, rows)
+    return VoxelDownsample(voxels, scatter_mean(pos, voxels.inverse, 0, rows), pooled)

@@ -1,8 +1,8 @@
 """Compact voxels of a batch of clouds, and their mean positions and features.
 
 Meaning: `voxelize` numbers the occupied cells of a grid; `voxel_downsample` averages in them.
-Formula: `cell_i = floor((pos_i - start_i) / size_i)` in the positions' dtype, start by default the
-smallest position of the whole batch. Points outside `[start, end]` are a ValueError.
+Formula: `cell_i = floor((pos_i - start_i) / size_i)` in float32 (float64 for float64), start by
+default the smallest position of the whole batch. Points outside `[start, end]` are a ValueError.
 Order: voxels ascending by `(batch, cell_0, ..., cell_{D-1})`; points of a voxel in input order.
 Accumulation: sums in ascending order of points, float32 (float64 for float64).
 Gradient: means and sums to positions and features; the cells none.
@@ -76,7 +76,8 @@ def voxelize(
         `Voxelization`, all int64.
     """
     _inputs.points("pos", pos, 2)
-    sizes = axis_values("size", size, pos)
+    wide = pos.detach() if pos.dtype == torch.float64 else pos.detach().float()
+    sizes = axis_values("size", size, wide)
     if not bool((sizes > 0).all() & sizes.isfinite().all()):
         fail("size", "finite and > 0", sizes.tolist())
     rows = pos.shape[0]
@@ -94,7 +95,7 @@ def voxelize(
         fail("pos", ">= start", "points below it", "lower start")
     if end is not None and bool((plain > corner("end", end, pos)).any()):
         fail("pos", "<= end", "points above it", "raise end")
-    cells = ((plain - low) / sizes).floor()
+    cells = ((wide - low.to(wide.dtype)) / sizes).floor()
     if rows and float(cells.max()) >= 2.0**31:
         fail("size", "large enough for cell numbers below 2^31", sizes.tolist())
     keys = torch.cat([ids[:, None], cells.long()], 1)

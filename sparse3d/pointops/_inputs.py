@@ -10,6 +10,7 @@ import math
 import struct
 from typing import Any
 
+import numpy as np
 import torch
 
 from sparse3d._check import FLOATS, fail, fail_type, tensor
@@ -115,6 +116,15 @@ def count(name: str, value: Any, low: int, high: int | None = None, way_out: str
     return int(number)
 
 
+def number(name: str, value: Any) -> float:
+    """A real number, a tensor of one element or NumPy's among them."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        fail_type(name, "a number", repr(value))
+    return float(value)
+
+
 def _float32(value: float) -> float:
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
@@ -125,11 +135,7 @@ def squared_radius(name: str, radius: Any, dtype: torch.dtype, *, flat: bool) ->
     float32 and lower: dense operators use fl32(fl32(r) * fl32(r)), flat ones fl32(r * r) of the
     double product, as their peers do. float64: the double product.
     """
-    if isinstance(radius, torch.Tensor) and radius.numel() == 1:
-        radius = radius.item()
-    if isinstance(radius, bool) or not isinstance(radius, (int, float)):
-        fail_type(name, "a number", repr(radius))
-    value = float(radius)
+    value = number(name, radius)
     if not math.isfinite(value) or value <= 0:
         fail(name, "finite and > 0", radius)
     if dtype == torch.float64:

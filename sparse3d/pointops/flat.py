@@ -8,8 +8,9 @@ Missing neighbours: dropped, a cloud with fewer points than k gives fewer edges.
 radius: strict `d < fl32(r * r)` of the double product (dense `ball_query`: of the float32 product).
 fps: `ceil(float32(n) * ratio)` points a cloud, the ratio rounded to the points' dtype first, as
 torch_cluster does on every device; a taken point leaves the race, as in `furthest_point_sample`.
-cosine kNN: rows are divided by their norm in float32 (a zero row stays zero) and ordered by squared
-Euclidean distance, which is `2 * (1 - cos)`.
+cosine kNN: rows are divided by their norm in float32 (float64 for float64; a zero row stays zero),
+whatever their magnitude, squares added in the order of the axes, and ordered by squared Euclidean
+distance, which is `2 * (1 - cos)`.
 Graphs without loops: `knn_graph` gives the k nearest others (a point that k + 1 coincident points
 of lower index hide still gets k); `radius_graph` the first `max_num_neighbors` others.
 Gradient: none, indices only. Determinism: same edges on every backend and thread count.
@@ -34,6 +35,7 @@ from sparse3d._check import fail, same_device
 from sparse3d.ops.order import count_ids, running_sum
 
 from . import _clouds, _inputs
+from ._distance import root
 from .ball_query import search as _ball_search
 from .fps import fps_sample
 from .knn import search as _knn_search
@@ -113,8 +115,21 @@ def knn_edges(
 
 
 def _directions(rows: torch.Tensor) -> torch.Tensor:
-    wide = _inputs.computed(rows)
-    norm = wide.norm(dim=1, keepdim=True)
+    """Rows of norm 1: brought near 1 by a power of two, which rounds nothing and keeps squares
+    from the ends of the range, then divided by the root of their squares added axis by axis."""
+    wide = _inputs.computed(rows.detach())
+    if wide.numel() == 0:
+        return wide
+    bits, exponent = (
+        (torch.int64, 0x7FF << 52) if wide.dtype == torch.float64 else (torch.int32, 0xFF << 23)
+    )
+    power = (wide.abs().amax(1, keepdim=True).view(bits) & exponent).view(wide.dtype)
+    wide = wide / power.clamp_min(torch.finfo(wide.dtype).tiny)
+    columns = wide.t().contiguous()
+    total = columns[0] * columns[0]
+    for column in columns[1:]:
+        total = total + column * column
+    norm = root(total)[:, None]
     return wide / torch.where(norm > 0, norm, 1)
 
 

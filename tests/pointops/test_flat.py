@@ -129,6 +129,34 @@ def test_cosine(backend: str) -> None:
     assert flat.knn(mixed, torch.ones(1, 3), 3, cosine=True)[1].tolist() == [2, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "powers"),
+    [(torch.float32, (-42, -25, 0, 25, 38)), (torch.float64, (-300, -25, 0, 25, 300))],
+)
+def test_cosine_of_rows_of_any_magnitude(
+    backend: str, dtype: torch.dtype, powers: tuple[int, ...]
+) -> None:
+    x = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0]], dtype=dtype)
+    for power in powers:
+        scale = torch.tensor(10.0, dtype=torch.float64) ** power
+        small = (x.double() * scale).to(dtype)
+        for y, wanted in (((0, 1.0, 0), [1, 3]), ((0.5, 0.25, 0), [3, 0])):
+            query = (torch.tensor([y], dtype=torch.float64) * scale).to(dtype)
+            for references in (x, small):
+                assert flat.knn(references, query, 2, cosine=True)[1].tolist() == wanted
+
+
+def test_norms_are_added_in_order(backend: str) -> None:
+    rows = torch.randn(50, 37, generator=torch.Generator().manual_seed(0))
+    for cloud in (rows, rows.t().contiguous().t(), rows[:7]):
+        wide = cloud.numpy()
+        total = wide[:, 0] * wide[:, 0]
+        for axis in range(1, 37):
+            total = total + wide[:, axis] * wide[:, axis]
+        wanted = wide / np.sqrt(total)[:, None]
+        assert np.array_equal(flat._directions(cloud).numpy(), wanted)
+
+
 def test_nearest(backend: str, shape: str) -> None:
     x, y = _cloud(shape, 1), _cloud(shape, 2)
     wanted = _by_hand(y, x, lambda q, p: oracle.knn(q, p, 1))

@@ -2,9 +2,9 @@
 
 Meaning: of a query's cloud those points count with `d <= 1e-5` or `min_radius^2 <= d <
 max_radius^2`, d as in `_distance`, both radii squared as in `ball_query`. `shell_query` orders them
-by (d, index); of n > nsample it keeps the places `int(fl32(n / nsample) * i)`, i = 0 .. nsample - 1,
-so that the whole shell is spread over. `random_shell_query` keeps nsample of them in random order,
-from torch's CPU generator.
+by (d, index); of n > nsample it keeps the places `int(fl32(n / nsample) * i)`, i = 0 .. nsample -
+1, so that the whole shell is spread over. `random_shell_query` keeps nsample of them in random
+order, from torch's CPU generator.
 Padding: index -1 and distance 1e5. Indices are int32 rows of the whole tensor.
 Gradient: none. Determinism: same bytes on every backend and thread count, for the same seed.
 Errors: as `pointcept.knn_query`; radii that are not 0 <= min_radius < max_radius; nsample < 1.

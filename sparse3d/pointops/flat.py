@@ -42,6 +42,8 @@ from .ball_query import search as _ball_search
 from .fps import fps_sample
 from .knn import search as _knn_search
 
+__all__ = ["fps", "knn", "knn_graph", "nearest", "radius", "radius_graph"]
+
 HITS_A_CHUNK = 1 << 24
 Bounds = torch.Tensor | Sequence[int]
 

@@ -10,6 +10,7 @@ import math
 import struct
 from typing import Any
 
+import numpy as np
 import torch
 
 from sparse3d._check import FLOATS, fail, fail_type, tensor
@@ -115,34 +116,44 @@ def count(name: str, value: Any, low: int, high: int | None = None, way_out: str
     return int(number)
 
 
+def number(name: str, value: Any) -> float:
+    """A real number, a tensor of one element or NumPy's among them."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        fail_type(name, "a number", repr(value))
+    return float(value)
+
+
 def _float32(value: float) -> float:
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
-def squared_radius(name: str, radius: Any, dtype: torch.dtype, *, flat: bool) -> float:
-    """The number that squared distances are compared with, strictly.
+def square_of(value: float, dtype: torch.dtype, *, flat: bool) -> float:
+    """A number >= 0 squared as distances of points of `dtype` are compared with it.
 
     float32 and lower: dense operators use fl32(fl32(r) * fl32(r)), flat ones fl32(r * r) of the
-    double product, as their peers do. float64: the double product.
+    double product, as their peers do; infinite where float32 holds no such number. float64: the
+    double product.
     """
-    if isinstance(radius, torch.Tensor) and radius.numel() == 1:
-        radius = radius.item()
-    if isinstance(radius, bool) or not isinstance(radius, (int, float)):
-        fail_type(name, "a number", repr(radius))
-    value = float(radius)
+    if dtype == torch.float64:
+        return value * value
+    try:
+        return _float32(value * value if flat else _float32(value) * _float32(value))
+    except OverflowError:
+        return math.inf
+
+
+def squared_radius(name: str, radius: Any, dtype: torch.dtype, *, flat: bool) -> float:
+    """The number that squared distances are compared with, strictly: `square_of` a radius."""
+    value = number(name, radius)
     if not math.isfinite(value) or value <= 0:
         fail(name, "finite and > 0", radius)
-    if dtype == torch.float64:
-        square = value * value
-        if square == 0.0 or math.isinf(square):
-            fail(name, "such that its square fits float64", radius, "rescale the points")
-        return square
-    try:
-        square = _float32(value * value if flat else _float32(value) * _float32(value))
-    except OverflowError:
-        square = math.inf
-    if square < SMALLEST_NORMAL or math.isinf(square):
-        fail(name, "such that its square fits float32", radius, "rescale the points")
+    square = square_of(value, dtype, flat=flat)
+    double = dtype == torch.float64
+    if math.isinf(square) or (square == 0.0 if double else square < SMALLEST_NORMAL):
+        held = "float64" if double else "float32"
+        fail(name, f"such that its square fits {held}", radius, "rescale the points")
     return square
 
 

@@ -11,8 +11,9 @@ Padding: points past `lengths` count nowhere and carry no gradient; a cloud with
 whose partner has none, adds 0 (and gradient 0).
 Gradient: to both clouds through the distances and to the normals; the choice of neighbour is
 constant. Accumulation: float32 (float64 for float64).
-Errors: lengths beyond the padding, negative weights, NaN or infinite valid points, clouds that
-differ in device, dtype, batch or coordinates, normals with `point_reduction="max"`.
+Errors: lengths beyond the padding, negative or infinite weights, NaN or infinite valid points or
+normals, clouds that differ in device, dtype, batch or coordinates, normals of another dtype than
+their points or with `point_reduction="max"`.
 
 Example:
     >>> import torch
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 import torch
 
-from sparse3d._check import fail, same_device, tensor
+from sparse3d._check import fail, fail_type, same_device, tensor
 
 from . import _clouds, _inputs
 from .knn import search
@@ -114,11 +115,21 @@ def _check_options(
         fail("x_normals and y_normals", "None when point_reduction is 'max'", "normals")
 
 
-def _check_normals(name: str, normals: torch.Tensor, cloud: torch.Tensor) -> None:
+def _check_normals(
+    side: str, normals: torch.Tensor, cloud: torch.Tensor, valid: torch.Tensor | None
+) -> torch.Tensor:
+    """Normals as they are computed with: finite where valid and zeros behind."""
+    name = f"{side}_normals"
     tensor(name, normals)
     same_device(**{name: normals, "the points": cloud})
     if normals.shape != cloud.shape or cloud.shape[2] != 3:
         fail(name, f"of shape {[*cloud.shape[:2], 3]}", list(normals.shape))
+    if normals.dtype != cloud.dtype:
+        wanted, way_out = f"{cloud.dtype} as {side} is", f"convert with .to({side}.dtype)"
+        fail_type(name, wanted, normals.dtype, way_out)
+    normals = _inputs.masked(normals, valid)
+    _inputs.finite(name, normals)
+    return _inputs.computed(normals)
 
 
 def _check_weights(weights: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
@@ -128,9 +139,12 @@ def _check_weights(weights: torch.Tensor | None, x: torch.Tensor) -> torch.Tenso
     same_device(weights=weights, x=x)
     if weights.shape != (x.shape[0],):
         fail("weights", f"of shape [{x.shape[0]}], one a cloud", list(weights.shape))
-    if _inputs.values_known(weights) and not bool((weights >= 0).all()):
-        fail("weights", "non-negative", weights.tolist())
-    return weights.to(x.dtype)
+    if weights.is_complex():
+        fail_type("weights", "floating or whole numbers", weights.dtype)
+    weights = weights.to(x.dtype)
+    if _inputs.values_known(weights) and not bool(((weights >= 0) & weights.isfinite()).all()):
+        fail("weights", "non-negative and finite", weights.tolist())
+    return weights
 
 
 def chamfer_distance(
@@ -154,9 +168,9 @@ def chamfer_distance(
         y: (B, Q, D), same dtype and device.
         x_lengths: valid points of each cloud, (B,) integers, None for all.
         y_lengths: as `x_lengths`.
-        x_normals: (B, P, 3) and (B, Q, 3).
+        x_normals: (B, P, 3) and (B, Q, 3), of the points' dtype, finite where valid.
         y_normals: as `x_normals`.
-        weights: (B,) non-negative.
+        weights: (B,) non-negative and finite.
         batch_reduction: `mean`, `sum` or None.
         point_reduction: `mean`, `sum`, `max` or None.
         norm: 2 for squared Euclidean, 1 for L1.
@@ -173,15 +187,13 @@ def chamfer_distance(
     x, x_valid = _inputs.padded("x", x, "x_lengths", x_lengths)
     y, y_valid = _inputs.padded("y", y, "y_lengths", y_lengths)
     _inputs.alike("x", x, "y", y)
-    x, y = _inputs.computed(x), _inputs.computed(y)
-    weights = _check_weights(weights, x)
     there = back = None
     if x_normals is not None and y_normals is not None:
-        _check_normals("x_normals", x_normals, x)
-        _check_normals("y_normals", y_normals, y)
-        x_normals = _inputs.masked(x_normals, x_valid)
-        y_normals = _inputs.masked(y_normals, y_valid)
+        x_normals = _check_normals("x", x_normals, x, x_valid)
+        y_normals = _check_normals("y", y_normals, y, y_valid)
         there, back = (x_normals, y_normals), (y_normals, x_normals)
+    x, y = _inputs.computed(x), _inputs.computed(y)
+    weights = _check_weights(weights, x)
     forward = _one_way(x, y, x_valid, y_valid, there, weights, point_reduction, norm, abs_cosine)
     loss, loss_normals = _both_ways(
         forward,

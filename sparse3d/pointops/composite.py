@@ -10,7 +10,8 @@ initial: of `logsumexp` one more entry of every segment that has any; of `square
 to the squares.
 Empty segments, and those of -inf alone: `logsumexp` is `initial`, or 0; `std` of an empty one is 0
 without `initial`. NaN makes its segment NaN.
-Dtypes: floating. Accumulation, order, determinism: as `scatter_sum`; the rest in `src`'s dtype.
+Dtypes: floating. Accumulation, order, determinism: as `scatter_sum`; the rest in float32 too
+(float64 for float64), results and gradients rounded to `src`'s dtype once.
 Gradient: to `src` (and `initial`).
 Errors: as `scatter_sum`; integers.
 
@@ -32,7 +33,7 @@ from sparse3d._check import fail, tensor
 from sparse3d.ops.order import count_ids
 from sparse3d.ops.segment import segment_max
 
-from .scatter import Layout, lay_out, start_of, sum_rows
+from .scatter import Layout, lay_out, start_of, sum_rows, widened
 
 DEVIATION_EPS = 1e-6
 
@@ -44,11 +45,11 @@ def _layout(
     dim_size: int | None,
     initial: torch.Tensor | None = None,
 ) -> tuple[Layout, int, torch.Tensor]:
-    """Checked arguments, `dim` from the front, and the rows of a floating `src`."""
+    """Checked arguments, `dim` from the front, and the rows of a floating `src`, widened."""
     if not tensor("src", src).is_floating_point():
         fail("src", "floating", src.dtype, "convert with .float()")
     layout, axis = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
-    return layout, axis, layout.rows(src, axis)
+    return layout, axis, widened(layout.rows(src, axis))
 
 
 def _shifted(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
@@ -73,7 +74,8 @@ def scatter_softmax(
     """
     layout, axis, rows = _layout(src, index, dim, dim_size)
     raised = _shifted(rows, layout).exp()
-    return layout.entries(raised / layout.spread(sum_rows(raised, layout)), axis)
+    soft = raised / layout.spread(sum_rows(raised, layout))
+    return layout.entries(soft.to(src.dtype), axis)
 
 
 def scatter_log_softmax(
@@ -88,7 +90,8 @@ def scatter_log_softmax(
     layout, axis, rows = _layout(src, index, dim, dim_size)
     shifted = _shifted(rows, layout)
     total = sum_rows(shifted.exp(), layout)
-    return layout.entries(shifted - layout.spread((total + eps).log()), axis)
+    logged = shifted - layout.spread((total + eps).log())
+    return layout.entries(logged.to(src.dtype), axis)
 
 
 def scatter_logsumexp(
@@ -114,7 +117,7 @@ def scatter_logsumexp(
         `dim_size` entries along `dim`; `initial`, or 0, where a segment has no entry but -inf.
     """
     layout, axis, rows = _layout(src, index, dim, dim_size, initial)
-    start = None if initial is None else layout.rows(initial, axis)
+    start = None if initial is None else widened(layout.rows(initial, axis))
     highest, arg = segment_max(rows.detach().contiguous(), layout.ids, layout.num)
     some = (arg >= 0) & (highest != -torch.inf)
     if start is not None:
@@ -124,7 +127,7 @@ def scatter_logsumexp(
     if start is not None:
         total = total + (start - base).exp()
     found = torch.where(some, (total + eps).log() + base, 0 if start is None else start)
-    return layout.restore(found, axis)
+    return layout.restore(found.to(src.dtype), axis)
 
 
 def _squares(
@@ -148,8 +151,8 @@ def scatter_squares(
 ) -> torch.Tensor:
     """Sum of the squared deviations from each segment's mean; arguments as `scatter_softmax`."""
     layout, axis, rows = _layout(src, index, dim, dim_size, initial)
-    start = None if initial is None else layout.rows(initial, axis)
-    return layout.restore(_squares(rows, layout, start)[0], axis)
+    start = None if initial is None else widened(layout.rows(initial, axis))
+    return layout.restore(_squares(rows, layout, start)[0].to(src.dtype), axis)
 
 
 def scatter_std(
@@ -172,7 +175,8 @@ def scatter_std(
         initial: shaped as the result, added to the squared deviations.
     """
     layout, axis, rows = _layout(src, index, dim, dim_size, initial)
-    start = None if initial is None else layout.rows(initial, axis)
+    start = None if initial is None else widened(layout.rows(initial, axis))
     squares, counts = _squares(rows, layout, start)
     free = (counts - 1).clamp_min(1) if unbiased else counts.clamp_min(1)
-    return layout.restore((squares / (free + DEVIATION_EPS)).sqrt(), axis)
+    deviation = (squares / (free + DEVIATION_EPS)).sqrt()
+    return layout.restore(deviation.to(src.dtype), axis)

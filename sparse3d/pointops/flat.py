@@ -8,13 +8,16 @@ Missing neighbours: dropped, a cloud with fewer points than k gives fewer edges.
 radius: strict `d < fl32(r * r)` of the double product (dense `ball_query`: of the float32 product).
 fps: `ceil(float32(n) * ratio)` points a cloud, the ratio rounded to the points' dtype first, as
 torch_cluster does on every device; a taken point leaves the race, as in `furthest_point_sample`.
-cosine kNN: rows are divided by their norm in float32 (a zero row stays zero) and ordered by squared
-Euclidean distance, which is `2 * (1 - cos)`.
+cosine kNN: rows are divided by their norm in float32 (float64 for float64; a zero row stays zero),
+whatever their magnitude, squares added in the order of the axes, and ordered by squared Euclidean
+distance, which is `2 * (1 - cos)`.
 Graphs without loops: `knn_graph` gives the k nearest others (a point that k + 1 coincident points
 of lower index hide still gets k); `radius_graph` the first `max_num_neighbors` others.
 Gradient: none, indices only. Determinism: same edges on every backend and thread count.
-Errors: unsorted batch vectors, ids outside [0, batch_size), NaN or infinite points, k < 0, radius
-not finite, <= 0 or with a square that underflows float32.
+Errors: unsorted batch vectors, bounds that do not ascend from 0 to the number of points, a batch
+vector and bounds for one cloud (`fps` alone takes `ptr` before `batch`), ids outside
+[0, batch_size), NaN or infinite points, k < 0, radius not finite, <= 0 or with a square that
+underflows float32.
 
 Example:
     >>> import torch
@@ -34,16 +37,39 @@ from sparse3d._check import fail, same_device
 from sparse3d.ops.order import count_ids, running_sum
 
 from . import _clouds, _inputs
+from ._distance import root
 from .ball_query import search as _ball_search
 from .fps import fps_sample
 from .knn import search as _knn_search
 
+__all__ = ["fps", "knn", "knn_graph", "nearest", "radius", "radius_graph"]
+
 HITS_A_CHUNK = 1 << 24
+Bounds = torch.Tensor | Sequence[int]
 
 
 def checked_rows(name: str, value: torch.Tensor) -> torch.Tensor:
     """Rows of points, a vector as points of one coordinate."""
     return _inputs.points(name, value[:, None] if value.ndim == 1 else value, 2)
+
+
+def _side(
+    suffix: str,
+    rows: torch.Tensor,
+    batch: torch.Tensor | None,
+    ptr: Bounds | None,
+    batch_size: int | None,
+) -> torch.Tensor:
+    """Bounds of the clouds of some rows, told by a batch vector or by `ptr`."""
+    if ptr is None:
+        return _clouds.pointer(f"batch{suffix}", rows.shape[0], batch, batch_size, rows.device)
+    name = f"ptr{suffix}"
+    if batch is not None:
+        fail(name, f"None where batch{suffix} is given", "both", "drop one of them")
+    bounds = _clouds.checked_pointer(name, ptr, rows.shape[0], rows.device)
+    if batch_size is not None and batch_size != bounds.numel() - 1:
+        fail("batch_size", f"{bounds.numel() - 1}, the clouds of {name}", batch_size)
+    return bounds
 
 
 def _pair(
@@ -52,19 +78,59 @@ def _pair(
     batch_x: torch.Tensor | None,
     batch_y: torch.Tensor | None,
     batch_size: int | None,
+    ptr_x: Bounds | None = None,
+    ptr_y: Bounds | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Checked rows of x and y and the table of clouds (y queries x)."""
     x, y = checked_rows("x", x), checked_rows("y", y)
     _inputs.alike("x", x, "y", y)
-    ptr_x = _clouds.pointer("batch_x", x.shape[0], batch_x, batch_size, x.device)
+    if ptr_x is not None or ptr_y is not None:
+        return _pair_of_bounds(x, y, batch_x, batch_y, batch_size, ptr_x, ptr_y)
+    bounds_x = _side("_x", x, batch_x, None, batch_size)
     if batch_y is batch_x and y.shape[0] == x.shape[0]:
-        return x, y, _clouds.flat(ptr_x, ptr_x)
-    ptr_y = _clouds.pointer("batch_y", y.shape[0], batch_y, batch_size, y.device)
-    clouds = max(ptr_x.numel(), ptr_y.numel())
+        return x, y, _clouds.flat(bounds_x, bounds_x)
+    bounds_y = _side("_y", y, batch_y, None, batch_size)
+    clouds = max(bounds_x.numel(), bounds_y.numel())
     if clouds > 2 and batch_size is None and (batch_x is None) != (batch_y is None):
         given, missing = ("batch_y", "batch_x") if batch_x is None else ("batch_x", "batch_y")
         fail(missing, f"given as {given} is, which tells {clouds - 1} clouds apart", None)
-    return x, y, _clouds.flat(_extend(ptr_y, clouds), _extend(ptr_x, clouds))
+    return x, y, _clouds.flat(_extend(bounds_y, clouds), _extend(bounds_x, clouds))
+
+
+def _pair_of_bounds(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    batch_x: torch.Tensor | None,
+    batch_y: torch.Tensor | None,
+    batch_size: int | None,
+    ptr_x: Bounds | None,
+    ptr_y: Bounds | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """`_pair` where at least one side has bounds, which tell how many clouds there are."""
+    if ptr_x is not None:
+        bounds_x = _side("_x", x, batch_x, ptr_x, batch_size)
+        size = bounds_x.numel() - 1
+        if ptr_y is None and batch_y is None and size > 1:
+            fail("ptr_y", f"given as ptr_x is, which tells {size} clouds apart", None)
+        bounds_y = _side("_y", y, batch_y, ptr_y, size if ptr_y is None else batch_size)
+    else:
+        bounds_y = _side("_y", y, batch_y, ptr_y, batch_size)
+        size = bounds_y.numel() - 1
+        if batch_x is None and size > 1:
+            fail("ptr_x", f"given as ptr_y is, which tells {size} clouds apart", None)
+        bounds_x = _side("_x", x, batch_x, None, size)
+    if bounds_x.numel() != bounds_y.numel():
+        fail("ptr_y", f"of {bounds_x.numel()} entries as ptr_x has", bounds_y.numel())
+    return x, y, _clouds.flat(bounds_y, bounds_x)
+
+
+def _graph(
+    x: torch.Tensor, batch: torch.Tensor | None, batch_size: int | None, ptr: Bounds | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Checked rows, twice, and the table of clouds that query themselves."""
+    x = checked_rows("x", x)
+    bounds = _side("", x, batch, ptr, batch_size)
+    return x, x, _clouds.flat(bounds, bounds)
 
 
 def _bounds(name: str, ptr: torch.Tensor | None, rows: torch.Tensor) -> torch.Tensor:
@@ -113,8 +179,21 @@ def knn_edges(
 
 
 def _directions(rows: torch.Tensor) -> torch.Tensor:
-    wide = _inputs.computed(rows)
-    norm = wide.norm(dim=1, keepdim=True)
+    """Rows of norm 1: brought near 1 by a power of two, which rounds nothing and keeps squares
+    from the ends of the range, then divided by the root of their squares added axis by axis."""
+    wide = _inputs.computed(rows.detach())
+    if wide.numel() == 0:
+        return wide
+    bits, exponent = (
+        (torch.int64, 0x7FF << 52) if wide.dtype == torch.float64 else (torch.int32, 0xFF << 23)
+    )
+    power = (wide.abs().amax(1, keepdim=True).view(bits) & exponent).view(wide.dtype)
+    wide = wide / power.clamp_min(torch.finfo(wide.dtype).tiny)
+    columns = wide.t().contiguous()
+    total = columns[0] * columns[0]
+    for column in columns[1:]:
+        total = total + column * column
+    norm = root(total)[:, None]
     return wide / torch.where(norm > 0, norm, 1)
 
 
@@ -127,6 +206,9 @@ def knn(
     cosine: bool = False,
     num_workers: int = 1,
     batch_size: int | None = None,
+    *,
+    ptr_x: Bounds | None = None,
+    ptr_y: Bounds | None = None,
 ) -> torch.Tensor:
     """Edges from each row of `y` to its k nearest rows of `x` in the same cloud.
 
@@ -139,11 +221,14 @@ def knn(
         cosine: order by cosine distance.
         num_workers: accepted for torch_cluster's sake; threads are torch's.
         batch_size: clouds; the largest batch id + 1 where None.
+        ptr_x: bounds [B + 1] of the clouds of `x`, int64, int32 or a sequence, on the points'
+            device or the CPU; in place of `batch_x`.
+        ptr_y: as `ptr_x`.
 
     Returns:
         (2, E) int64.
     """
-    return knn_edges(*_pair(x, y, batch_x, batch_y, batch_size), k, cosine)
+    return knn_edges(*_pair(x, y, batch_x, batch_y, batch_size, ptr_x, ptr_y), k, cosine)
 
 
 def radius_edges(
@@ -184,6 +269,9 @@ def radius(
     num_workers: int = 1,
     batch_size: int | None = None,
     ignore_same_index: bool = False,
+    *,
+    ptr_x: Bounds | None = None,
+    ptr_y: Bounds | None = None,
 ) -> torch.Tensor:
     """Edges from each row of `y` to the first rows of `x` within `r` in the same cloud.
 
@@ -197,11 +285,13 @@ def radius(
         r: radius.
         max_num_neighbors: hits kept a query, lowest index first; for the nearest use `knn`.
         ignore_same_index: leave out the reference whose row number is the query's.
+        ptr_x: as `knn`.
+        ptr_y: as `knn`.
 
     Returns:
         (2, E) int64.
     """
-    x, y, clouds = _pair(x, y, batch_x, batch_y, batch_size)
+    x, y, clouds = _pair(x, y, batch_x, batch_y, batch_size, ptr_x, ptr_y)
     return radius_edges(x, y, clouds, r, max_num_neighbors, ignore_same_index)
 
 
@@ -220,14 +310,18 @@ def knn_graph(
     cosine: bool = False,
     num_workers: int = 1,
     batch_size: int | None = None,
+    *,
+    ptr: Bounds | None = None,
 ) -> torch.Tensor:
     """Edges between each row and its k nearest rows, itself included only with `loop`.
+
+    Clouds by `batch` or by `ptr`, bounds as `ptr_x` of `knn`; other arguments as `knn`.
 
     Returns:
         (2, E) int64, (neighbour, centre) for `source_to_target`, else (centre, neighbour).
     """
     _inputs.count("k", k, 0)
-    found = knn(x, x, k if loop else k + 1, batch, batch, cosine, num_workers, batch_size)
+    found = knn_edges(*_graph(x, batch, batch_size, ptr), k if loop else k + 1, cosine)
     return _directed(found if loop else without_self(found, x.shape[0], k), flow)
 
 
@@ -252,23 +346,18 @@ def radius_graph(
     flow: str = "source_to_target",
     num_workers: int = 1,
     batch_size: int | None = None,
+    *,
+    ptr: Bounds | None = None,
 ) -> torch.Tensor:
     """Edges between each row and the first `max_num_neighbors` rows within `r`.
+
+    Clouds by `batch` or by `ptr`, bounds as `ptr_x` of `knn`; other arguments as `radius`.
 
     Returns:
         (2, E) int64, directed as `knn_graph`.
     """
-    found = radius(
-        x,
-        x,
-        r,
-        batch,
-        batch,
-        max_num_neighbors,
-        num_workers,
-        batch_size,
-        ignore_same_index=not loop,
-    )
+    rows = _graph(x, batch, batch_size, ptr)
+    found = radius_edges(*rows, r, max_num_neighbors, ignore_same_index=not loop)
     return _directed(found, flow)
 
 
@@ -277,10 +366,18 @@ def nearest(
     y: torch.Tensor,
     batch_x: torch.Tensor | None = None,
     batch_y: torch.Tensor | None = None,
+    *,
+    ptr_x: Bounds | None = None,
+    ptr_y: Bounds | None = None,
 ) -> torch.Tensor:
-    """For each row of `x` the nearest row of `y` in the same cloud, (N,) int64."""
-    y, x, clouds = _pair(y, x, batch_y, batch_x, None)
-    return nearest_rows(x, y, clouds)
+    """For each row of `x` the nearest row of `y` in the same cloud, (N,) int64.
+
+    Clouds by sorted batch vectors, or by bounds as `ptr_x` of `knn`.
+    """
+    x, y, clouds = _pair(x, y, batch_x, batch_y, None, ptr_x, ptr_y)
+    clouds = clouds[:, [2, 3, 0, 1, 4]]  # x queries y
+    names = ("batch_y", "batch_x") if ptr_y is None else ("ptr_y", "ptr_x")
+    return nearest_rows(x, y, clouds, *names)
 
 
 def answerable(reference: str, query: str, clouds: torch.Tensor) -> None:
@@ -290,9 +387,15 @@ def answerable(reference: str, query: str, clouds: torch.Tensor) -> None:
         fail(reference, wanted, "a cloud without any")
 
 
-def nearest_rows(x: torch.Tensor, y: torch.Tensor, clouds: torch.Tensor) -> torch.Tensor:
-    """`nearest` of checked rows and a checked table of clouds (x queries y)."""
-    answerable("batch_y", "batch_x", clouds)
+def nearest_rows(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    clouds: torch.Tensor,
+    reference: str = "batch_y",
+    query: str = "batch_x",
+) -> torch.Tensor:
+    """`nearest` of checked rows and a checked table of clouds (x queries y); errors name them."""
+    answerable(reference, query, clouds)
     return _knn_search(x.detach(), y.detach(), clouds, 1)[1][:, 0]
 
 

@@ -2,14 +2,15 @@
 
 Meaning: `grid_cluster` numbers the cells of a regular grid and gives each point its cell.
 Formula: `cell_i = trunc((pos_i - start_i) / size_i)`, `cells_i = trunc((end_i - start_i) / size_i)
-+ 1`, `id = sum_i cell_i * prod(cells_0 .. cells_{i-1})` (first axis fastest), the divisions in the
-positions' dtype (whole positions and sizes divide as whole numbers), ids in int64. start and end
-default to the smallest and largest position.
-`voxel_grid` adds the batch as a last axis of size 1, so that clouds never share a cell.
++ 1`, `id = sum_i cell_i * prod(cells_0 .. cells_{i-1})` (first axis fastest), the divisions in
+float32 (float64 for float64; whole positions and sizes divide as whole numbers), ids in int64.
+start and end default to the smallest and largest position.
+`voxel_grid` adds the batch as a last axis of whole numbers, so that clouds never share a cell.
 Gradient: none. Determinism: same ids everywhere. Empty input: no ids.
 Errors: size <= 0, sizes that do not match the axes, NaN or infinite positions or corners, whole
-positions with sizes or corners that are not, a batch vector that does not match the points, tensors
-of several devices, a grid of more than 2^63 cells.
+positions with sizes or corners that are not, a batch vector that does not match the points, batch
+ids < 0, tensors of several devices, a grid of 2^63 cells or more, points so far outside start and
+end that no id holds their cell.
 
 Example:
     >>> import torch
@@ -21,6 +22,7 @@ Example:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -55,10 +57,11 @@ def corner(name: str, value: Bound, pos: torch.Tensor) -> torch.Tensor:
 
 
 def _positions(pos: torch.Tensor) -> torch.Tensor:
-    """Finite floating positions, or whole ones as int64."""
+    """Finite positions in float32 or float64, or whole ones as int64."""
     rows = pos[:, None] if pos.ndim == 1 else pos
     if tensor("pos", rows).dtype not in (torch.int32, torch.int64):
-        return _inputs.points("pos", rows, 2)
+        rows = _inputs.points("pos", rows, 2)
+        return rows if rows.dtype == torch.float64 else rows.float()
     if rows.ndim != 2 or rows.shape[1] < 1:
         fail("pos", "of shape (N, D)", f"shape {list(rows.shape)}")
     return rows.long()
@@ -69,6 +72,51 @@ def _cells(apart: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
     if apart.is_floating_point():
         return (apart / sizes).long()
     return torch.div(apart, sizes, rounding_mode="trunc")
+
+
+def _check_cells(
+    pos: torch.Tensor, low: torch.Tensor, high: torch.Tensor, sizes: torch.Tensor, clouds: int
+) -> None:
+    """Every id fits int64, and so does what it is computed from."""
+    corners = torch.stack([high, pos.amin(0), pos.amax(0)])
+    if pos.is_floating_point():
+        counted = ((corners - low) / sizes).cpu().double().abs()
+        widest = 0.0
+    else:  # which are subtracted as whole numbers first
+        apart = (corners.cpu().double() - low.cpu().double()).abs()
+        counted = apart / sizes.cpu().double()
+        widest = float(apart.max())
+    cells = [float(cell) for cell in counted[0].floor() + 1]
+    furthest = counted.amax(0).floor().tolist()
+    place = sum(far * math.prod(cells[:axis]) for axis, far in enumerate(furthest))
+    grid = math.prod(cells)
+    if max(widest, grid * clouds, place + grid * (clouds - 1)) >= 2.0**63:
+        wanted = "large enough for a grid of fewer than 2^63 cells"
+        fail("size", wanted, [*cells, clouds] if clouds > 1 else cells)
+
+
+def _ids(
+    pos: torch.Tensor,
+    size: Bound,
+    start: Bound | None,
+    end: Bound | None,
+    batch: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Linear ids of checked positions; the batch is the last axis."""
+    sizes = axis_values("size", size, pos)
+    if _inputs.values_known(sizes) and not bool((sizes > 0).all() & sizes.isfinite().all()):
+        fail("size", "finite and > 0", sizes.tolist())
+    if pos.shape[0] == 0:
+        return pos.new_empty(0, dtype=torch.int64)
+    low = pos.amin(0) if start is None else corner("start", start, pos)
+    high = pos.amax(0) if end is None else corner("end", end, pos)
+    if _inputs.values_known(pos):
+        _check_cells(pos, low, high, sizes, 1 if batch is None else int(batch.max()) + 1)
+    weights = [torch.ones_like(low[0], dtype=torch.int64)]
+    for length in (_cells(high - low, sizes) + 1).unbind():
+        weights.append(weights[-1] * length)
+    ids = (_cells(pos - low, sizes) * torch.stack(weights[:-1])).sum(1)
+    return ids if batch is None else ids + batch.long() * weights[-1]
 
 
 def grid_cluster(
@@ -85,21 +133,7 @@ def grid_cluster(
     Returns:
         (N,) int64.
     """
-    pos = _positions(pos)
-    sizes = axis_values("size", size, pos)
-    if _inputs.values_known(sizes) and not bool((sizes > 0).all() & sizes.isfinite().all()):
-        fail("size", "finite and > 0", sizes.tolist())
-    if pos.shape[0] == 0:
-        return pos.new_empty(0, dtype=torch.int64)
-    low = pos.amin(0) if start is None else corner("start", start, pos)
-    high = pos.amax(0) if end is None else corner("end", end, pos)
-    cells = _cells(high - low, sizes) + 1
-    if _inputs.values_known(cells) and float(cells.cpu().double().prod()) >= 2.0**63:
-        fail("size", "large enough for a grid of fewer than 2^63 cells", cells.tolist())
-    weights = [torch.ones_like(cells[0])]
-    for length in cells[:-1].unbind():
-        weights.append(weights[-1] * length)
-    return (_cells(pos - low, sizes) * torch.stack(weights)).sum(1)
+    return _ids(_positions(pos), size, start, end)
 
 
 def _check_batch(batch: torch.Tensor, pos: torch.Tensor) -> None:
@@ -109,6 +143,8 @@ def _check_batch(batch: torch.Tensor, pos: torch.Tensor) -> None:
         fail_type("batch", "int64 or int32", batch.dtype, "convert with .long()")
     if batch.shape[0] != pos.shape[0]:
         fail("batch", f"of {pos.shape[0]} entries, one a point", batch.shape[0])
+    if batch.numel() and _inputs.values_known(batch) and int(batch.min()) < 0:
+        fail("batch", ">= 0", int(batch.min()))
 
 
 def voxel_grid(
@@ -118,18 +154,9 @@ def voxel_grid(
     start: Bound | None = None,
     end: Bound | None = None,
 ) -> torch.Tensor:
-    """Linear voxel ids that never mix clouds; arguments as `grid_cluster`, plus a batch vector."""
+    """Linear voxel ids that never mix clouds; arguments as `grid_cluster`, plus a batch vector of
+    whole numbers >= 0 in any order."""
     pos = _positions(pos)
-    axes = pos.shape[1]
     if batch is not None:
         _check_batch(batch, pos)
-    ids = pos.new_zeros(pos.shape[0], dtype=torch.int64) if batch is None else batch
-    one = pos.new_ones(1)
-    last = ids.max()[None].to(pos.dtype) if ids.numel() else 0 * one
-    plain = pos[:, :axes]
-    return grid_cluster(
-        torch.cat([plain, ids[:, None].to(pos.dtype)], 1),
-        torch.cat([axis_values("size", size, plain), one]),
-        None if start is None else torch.cat([axis_values("start", start, plain), 0 * one]),
-        None if end is None else torch.cat([axis_values("end", end, plain), last]),
-    )
+    return _ids(pos, size, start, end, batch)

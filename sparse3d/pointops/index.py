@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import torch
 
-from sparse3d._check import fail
+from sparse3d._check import fail, tensor
 from sparse3d._registry import Op
 
 from . import _clouds, _inputs
@@ -58,7 +58,8 @@ class SpatialIndex:
 
     Args:
         points: [N, 3] floating points. Borrowed, not copied: changing them in place afterwards
-            makes the next search a ValueError.
+            makes the next search a ValueError. Tensors made in inference mode, which count no
+            changes, are copied.
         backend: `auto` and `bvh` build the backend's index, `scan` always searches by brute force.
         origin: accepted for code written for grid indices; results never depend on them.
         cell_size: as `origin`.
@@ -74,10 +75,15 @@ class SpatialIndex:
     ) -> None:
         _inputs.points("points", points, 2, 3)
         _check_backend(backend)
-        if origin is not None and (origin.shape != (3,) or origin.dtype != points.dtype):
-            fail("origin", f"[3] of {points.dtype}", f"{list(origin.shape)} of {origin.dtype}")
-        if cell_size is not None and not 0 < cell_size < float("inf"):
+        if origin is not None:
+            shape, dtype = tensor("origin", origin).shape, origin.dtype
+            if shape != (3,) or dtype != points.dtype:
+                fail("origin", f"[3] of {points.dtype}", f"{list(shape)} of {dtype}")
+        if cell_size is not None and not 0 < _inputs.number("cell_size", cell_size) < float("inf"):
             fail("cell_size", "finite and > 0", cell_size)
+        if points.is_inference():
+            with torch.inference_mode(False):
+                points = points.clone()
         self.points = points
         self.backend = backend
         self.origin = origin

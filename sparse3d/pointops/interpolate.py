@@ -136,7 +136,7 @@ def three_interpolate(
     Args:
         features: (B, C, m) floating.
         indices: (B, n, 3) int32 or int64 in [0, m).
-        weights: (B, n, 3) floating.
+        weights: (B, n, 3) float64 where the features are, else float32, float16 or bfloat16.
 
     Returns:
         (B, C, n) of the features' dtype.
@@ -152,6 +152,10 @@ def three_interpolate(
     if weights.shape != indices.shape:
         fail("weights", f"of shape {list(indices.shape)} as indices has", list(weights.shape))
     wide = torch.float64 if features.dtype == torch.float64 else torch.float32
+    if (weights.dtype == torch.float64) != (wide == torch.float64):
+        wanted = "float64" if wide == torch.float64 else "float32 or lower"
+        way_out = "convert one with .to(dtype)"
+        fail_type("weights", f"{wanted} as features is", weights.dtype, way_out)
     out: torch.Tensor = interpolate_columns(
         features.contiguous(), indices.long().contiguous(), weights.to(wide).contiguous()
     )

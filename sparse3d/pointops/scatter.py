@@ -11,7 +11,8 @@ Empty segments: 0, product 1. Mean divides by max(count, 1), integers with floor
 initial: values of the result's shape and `src`'s dtype that the reduction starts from. Sum and
 product take them as one more entry, mean counts them into the sum but not into the count, and
 maximum and minimum keep them, with `arg` -1, unless an entry is strictly greater or less.
-Accumulation: float32 for float16, bfloat16 and float32; float64; integers exactly.
+Accumulation: float32 for float16, bfloat16 and float32; float64; integers exactly. Sums, products,
+means and their gradients are rounded to `src`'s dtype once, at the end.
 Gradient: sum and mean spread to all entries, a product's entry gets the product of the others,
 maximum and minimum to the entry named by `arg`; `initial` gets its share of each.
 Determinism: same bytes on every backend and with any number of threads.
@@ -152,6 +153,11 @@ def lay_out(
     return Layout(src.shape[dim], ids, size * columns, size, rest, False), dim
 
 
+def widened(rows: torch.Tensor) -> torch.Tensor:
+    """Rows in the dtype of accumulation: float32 for float16 and bfloat16, else as they are."""
+    return rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
+
+
 def sum_rows(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
     """Sums [num, C] of the rows of each segment."""
     if rows.is_floating_point():
@@ -218,8 +224,10 @@ def scatter_sum(
         `src`'s dtype, `dim_size` entries along `dim`.
     """
     layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
-    total = layout.restore(sum_rows(layout.rows(src, dim), layout), dim)
-    return total if initial is None else initial + total
+    total = sum_rows(widened(layout.rows(src, dim)), layout)
+    if initial is not None:
+        total = widened(layout.rows(initial, dim)) + total
+    return layout.restore(total.to(src.dtype), dim)
 
 
 def scatter_mul(
@@ -232,8 +240,10 @@ def scatter_mul(
 ) -> torch.Tensor:
     """Product of the entries of each segment, 1 where empty; arguments as `scatter_sum`."""
     layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
-    product = layout.restore(_product(layout.rows(src, dim), layout), dim)
-    return product if initial is None else initial * product
+    product = _product(widened(layout.rows(src, dim)), layout)
+    if initial is not None:
+        product = widened(layout.rows(initial, dim)) * product
+    return layout.restore(product.to(src.dtype), dim)
 
 
 def scatter_mean(
@@ -258,15 +268,15 @@ def scatter_mean(
     if rounding not in ROUNDINGS:
         fail("rounding", f"one of {ROUNDINGS}", repr(rounding))
     layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
-    total = sum_rows(layout.rows(src, dim), layout)
+    total = sum_rows(widened(layout.rows(src, dim)), layout)
     if initial is not None:
-        total = total + layout.rows(initial, dim)
+        total = total + widened(layout.rows(initial, dim))
     counts = count_ids(layout.ids, layout.num).clamp_min(1)[:, None]
     if src.is_floating_point():
         mean = total / counts.to(total.dtype)
     else:
         mean = torch.div(total, counts.to(total.dtype), rounding_mode=rounding)
-    return layout.restore(mean, dim)
+    return layout.restore(mean.to(src.dtype), dim)
 
 
 def scatter_max(

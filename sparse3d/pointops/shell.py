@@ -1,10 +1,10 @@
 """Shell query: points between two radii, in flat clouds with inclusive offsets.
 
 Meaning: of a query's cloud those points count with `d <= 1e-5` or `min_radius^2 <= d <
-max_radius^2`, d as in `_distance`, radii squared as in `ball_query`. `shell_query` orders them by
-(d, index); of n > nsample it keeps the places `int(fl32(n / nsample) * i)`, i = 0 .. nsample - 1,
-so that the whole shell is spread over. `random_shell_query` keeps nsample of them in random order,
-from torch's CPU generator.
+max_radius^2`, d as in `_distance`, both radii squared as in `ball_query`. `shell_query` orders them
+by (d, index); of n > nsample it keeps the places `int(fl32(n / nsample) * i)`, i = 0 .. nsample -
+1, so that the whole shell is spread over. `random_shell_query` keeps nsample of them in random
+order, from torch's CPU generator.
 Padding: index -1 and distance 1e5. Indices are int32 rows of the whole tensor.
 Gradient: none. Determinism: same bytes on every backend and thread count, for the same seed.
 Errors: as `pointcept.knn_query`; radii that are not 0 <= min_radius < max_radius; nsample < 1.
@@ -47,9 +47,10 @@ def _candidates(
     points, queries, clouds = offset_clouds(xyz, offset, new_xyz, new_offset)
     _inputs.count("nsample", nsample, 1)
     outer = _inputs.squared_radius("max_radius", max_radius, points.dtype, flat=False)
-    if not 0 <= min_radius < max_radius:
+    least = _inputs.number("min_radius", min_radius)
+    if not 0 <= least < _inputs.number("max_radius", max_radius):
         fail("min_radius", f"in [0, {max_radius}), max_radius", min_radius)
-    inner = torch.tensor(min_radius, dtype=torch.float32).square().item()
+    inner = _inputs.square_of(least, points.dtype, flat=False)
     largest = int((clouds[:, 3] - clouds[:, 2]).max()) if len(clouds) else 0
     k = min(max(4 * nsample, 64), largest)
     while True:

@@ -1,8 +1,8 @@
 """Compact voxels of a batch of clouds, and their mean positions and features.
 
 Meaning: `voxelize` numbers the occupied cells of a grid; `voxel_downsample` averages in them.
-Formula: `cell_i = floor((pos_i - start_i) / size_i)` in the positions' dtype, start by default the
-smallest position of the whole batch. Points outside `[start, end]` are a ValueError.
+Formula: `cell_i = floor((pos_i - start_i) / size_i)` in float32 (float64 for float64), start by
+default the smallest position of the whole batch. Points outside `[start, end]` are a ValueError.
 Order: voxels ascending by `(batch, cell_0, ..., cell_{D-1})`; points of a voxel in input order.
 Accumulation: sums in ascending order of points, float32 (float64 for float64).
 Gradient: means and sums to positions and features; the cells none.
@@ -27,7 +27,7 @@ from sparse3d.ops.order import count_ids, order_keys, running_sum
 
 from . import _clouds, _inputs
 from .grid import Bound, axis_values, corner
-from .scatter import scatter_sum
+from .scatter import scatter_mean, scatter_sum
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def voxelize(
         `Voxelization`, all int64.
     """
     _inputs.points("pos", pos, 2)
-    sizes = axis_values("size", size, pos)
+    wide = pos.detach() if pos.dtype == torch.float64 else pos.detach().float()
+    sizes = axis_values("size", size, wide)
     if not bool((sizes > 0).all() & sizes.isfinite().all()):
         fail("size", "finite and > 0", sizes.tolist())
     rows = pos.shape[0]
@@ -94,7 +95,7 @@ def voxelize(
         fail("pos", ">= start", "points below it", "lower start")
     if end is not None and bool((plain > corner("end", end, pos)).any()):
         fail("pos", "<= end", "points above it", "raise end")
-    cells = ((plain - low) / sizes).floor()
+    cells = ((wide - low.to(wide.dtype)) / sizes).floor()
     if rows and float(cells.max()) >= 2.0**31:
         fail("size", "large enough for cell numbers below 2^31", sizes.tolist())
     keys = torch.cat([ids[:, None], cells.long()], 1)
@@ -146,11 +147,13 @@ def voxel_downsample(
         fail("pool_backend", "'index_add' or 'fused_csr'", repr(pool_backend))
     voxels = voxelize(pos, size, batch, start=start, end=end)
     rows = voxels.counts.numel()
-    counts = voxels.counts[:, None].to(pos.dtype)
     pooled = None
     if features is not None:
         if features.shape[0] != pos.shape[0]:
             fail("features", f"of {pos.shape[0]} rows as pos has", features.shape[0])
-        pooled = scatter_sum(features, voxels.inverse, 0, rows)
-        pooled = pooled / counts if feature_reduce == "mean" else pooled
-    return VoxelDownsample(voxels, scatter_sum(pos, voxels.inverse, 0, rows) / counts, pooled)
+        if feature_reduce == "mean":
+            floating = features if features.is_floating_point() else features.to(pos.dtype)
+            pooled = scatter_mean(floating, voxels.inverse, 0, rows)
+        else:
+            pooled = scatter_sum(features, voxels.inverse, 0, rows)
+    return VoxelDownsample(voxels, scatter_mean(pos, voxels.inverse, 0, rows), pooled)

@@ -19,8 +19,8 @@ from typing import Any
 
 FILE = Path(__file__).with_name("surface.json")
 PACKAGES = (
-    "sparse3d", "sparse3d.nn", "sparse3d.pointops", "sparse3d.data", "sparse3d.checkpoint",
-    "sparse3d.export",
+    "sparse3d", "sparse3d.nn", "sparse3d.pointops", "sparse3d.pointops.flat", "sparse3d.data",
+    "sparse3d.checkpoint", "sparse3d.export",
 )  # fmt: skip
 
 

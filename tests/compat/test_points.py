@@ -239,6 +239,14 @@ class TestTorchScatter:
         with pytest.raises(ValueError, match="reduce must be"):
             scatter(src, index, reduce="median")
 
+    def test_half_means_are_rounded_once(self) -> None:
+        from torch_scatter import scatter, segment_csr
+
+        many = torch.full((3000,), 30.0, dtype=torch.float16)
+        index = torch.zeros(3000, dtype=torch.int64)
+        assert scatter(many, index, reduce="mean").tolist() == [30.0]
+        assert segment_csr(many, torch.tensor([0, 3000]), reduce="mean").tolist() == [30.0]
+
     def test_segments(self) -> None:
         from torch_scatter import (
             gather_coo,

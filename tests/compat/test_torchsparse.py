@@ -206,6 +206,14 @@ def test_joins_and_collation() -> None:
         assert made["name"] == ["a", "a"]
 
 
+def test_half_means_of_crowded_voxels_are_rounded_once() -> None:
+    rows, counts = torch.zeros(70_000, dtype=torch.int32), torch.tensor([70_000])
+    ones = torch.ones(70_000, 2, dtype=torch.float16)
+    assert ts14.nn.functional.spvoxelize(ones, rows, counts).tolist() == [[1.0, 1.0]]
+    shares = ts.backend.voxelize_backward_cpu(ones[:1], rows, counts, 70_000)
+    assert torch.equal(shares, torch.full_like(ones, 1 / 70_000))
+
+
 def test_point_voxel_round_trip_of_version_1_4() -> None:
     """As point-voxel networks call it: hash, query, trilinear weights, devoxelise."""
     functional = ts14.nn.functional

@@ -193,6 +193,9 @@ def point_operators(gpu: Gpu) -> torch.Tensor:
     loss, _ = pointops.chamfer_distance(cloud, cloud.flip(1))
     ends = pointcept.batch2offset(batch)
     near = pointcept.knn_query(3, flat, ends)[0]
+    turned = flat_ops.knn_graph(flat, 4, cosine=True, ptr=[0, 70, 140])
+    halves = pointops.scatter_mean(flat[edges[0]].half(), edges[1], 0, 140)
+    loss = loss + turned.sum() + halves.sum() + pointops.voxel_grid(flat.half(), 0.5, batch).sum()
     return sums.sum() + grid.sum() + rows.sum() + loss + near.sum() + sampled.sum()
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from point_oracle import make_cloud
 
-from sparse3d.pointops import ball_query
+from sparse3d.pointops import ball_query, flat
 from sparse3d.pointops._clouds import dense
 from sparse3d.pointops.ball_query import search
 
@@ -171,3 +171,15 @@ def test_gradient_of_the_repeated_hit() -> None:
     assert torch.autograd.gradcheck(
         lambda q, r: ball_query(q, r, 0.6, 5, repeat_first=True)[0], (query, ref)
     )
+
+
+def test_a_radius_of_numpy(backend: str) -> None:
+    cloud = torch.rand(1, 40, 3)
+    wanted = ball_query(cloud, cloud, 0.5, 4)
+    for radius in (np.float32(0.5), np.float64(0.5), torch.tensor(0.5)):
+        assert torch.equal(ball_query(cloud, cloud, radius, 4)[1], wanted[1])
+        assert torch.equal(
+            flat.radius(cloud[0], cloud[0], radius), flat.radius(cloud[0], cloud[0], 0.5)
+        )
+    with pytest.raises(TypeError, match="radius must be a number"):
+        ball_query(cloud, cloud, np.bool_(True), 4)

@@ -125,3 +125,36 @@ def test_bad_input(backend: str) -> None:
         chamfer_distance(x, x, x_normals=x, y_normals=x, point_reduction="max")
     with pytest.raises(ValueError, match="of batch size 2"):
         chamfer_distance(x, x[:1])
+
+
+def test_bad_normals_and_weights(backend: str) -> None:
+    x, broken = torch.rand(2, 4, 3), torch.rand(2, 4, 3)
+    broken[1, 2, 0] = float("nan")
+    for wrong in (x.double(), x.half(), x.long()):
+        with pytest.raises(TypeError, match=r"x_normals must be torch\.float32 as x is, got"):
+            chamfer_distance(x, x, x_normals=wrong, y_normals=x)
+        with pytest.raises(TypeError, match=r"y_normals must be torch\.float32 as y is, got"):
+            chamfer_distance(x, x, x_normals=x, y_normals=wrong)
+    with pytest.raises(ValueError, match="x_normals must be finite, got 1 rows"):
+        chamfer_distance(x, x, x_normals=broken, y_normals=x)
+    with pytest.raises(ValueError, match="y_normals must be finite, got 1 rows"):
+        chamfer_distance(x, x, x_normals=x, y_normals=broken, single_directional=True)
+    short = torch.tensor([4, 2])  # behind which nothing is looked at
+    _, loss = chamfer_distance(x, x, short, short, broken, broken)
+    assert bool(loss.isfinite())
+    for wrong in (float("inf"), float("nan"), -1.0):
+        with pytest.raises(ValueError, match="weights must be non-negative and finite, got"):
+            chamfer_distance(x, x, weights=torch.tensor([1.0, wrong]))
+    with pytest.raises(ValueError, match="weights must be non-negative and finite, got"):
+        chamfer_distance(x, x, weights=torch.tensor([1.0, 1e300], dtype=torch.float64))
+    with pytest.raises(TypeError, match=r"weights must be floating or whole numbers, got torch\.c"):
+        chamfer_distance(x, x, weights=torch.ones(2, dtype=torch.complex64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_normals_are_compared_in_float32(backend: str, dtype: torch.dtype) -> None:
+    x, normals = torch.rand(1, 3000, 3).to(dtype), torch.randn(1, 3000, 3).to(dtype)
+    back = normals.flip(1)
+    found = chamfer_distance(x, x, None, None, normals, back, point_reduction="sum")[1]
+    wide = x.float(), x.float(), None, None, normals.float(), back.float()
+    assert torch.equal(found, chamfer_distance(*wide, point_reduction="sum")[1])

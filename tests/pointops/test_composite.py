@@ -101,3 +101,30 @@ def test_bad_input(backend: str) -> None:
         scatter_softmax(torch.rand(3, 2), torch.zeros(2, 2, dtype=torch.int64), 0)
     with pytest.raises(ValueError, match=r"initial must be of shape \[2\]"):
         scatter_std(torch.rand(2), torch.tensor([0, 1]), dim_size=2, initial=torch.rand(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "run",
+    [scatter_softmax, scatter_log_softmax, scatter_logsumexp, scatter_squares, scatter_std],
+)
+def test_half_results_and_gradients_are_rounded_once(backend: str, dtype: torch.dtype, run) -> None:
+    src = (torch.randn(2, 900) * 4).to(dtype).requires_grad_()
+    index = torch.arange(900) % 7
+    wide = src.detach().float().requires_grad_()
+    out, wanted = run(src, index, 1), run(wide, index, 1)
+    assert out.dtype == dtype
+    assert torch.equal(out, wanted.to(dtype))
+    weight = torch.randn_like(wanted).to(dtype)
+    (out * weight).sum().backward()
+    (wanted * weight.float()).sum().backward()
+    assert torch.equal(src.grad, wide.grad.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_segments_of_more_entries_than_half_counts(backend: str, dtype: torch.dtype) -> None:
+    src, index = torch.ones(70_000, dtype=dtype), torch.zeros(70_000, dtype=torch.int64)
+    soft = scatter_softmax(src, index)
+    assert torch.equal(soft, torch.full_like(src, 1 / 70_000))
+    assert torch.equal(scatter_logsumexp(src, index), src.float().logsumexp(0)[None].to(dtype))
+    assert scatter_std(src, index).tolist() == [0.0]

@@ -129,6 +129,34 @@ def test_cosine(backend: str) -> None:
     assert flat.knn(mixed, torch.ones(1, 3), 3, cosine=True)[1].tolist() == [2, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "powers"),
+    [(torch.float32, (-42, -25, 0, 25, 38)), (torch.float64, (-300, -25, 0, 25, 300))],
+)
+def test_cosine_of_rows_of_any_magnitude(
+    backend: str, dtype: torch.dtype, powers: tuple[int, ...]
+) -> None:
+    x = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0]], dtype=dtype)
+    for power in powers:
+        scale = torch.tensor(10.0, dtype=torch.float64) ** power
+        small = (x.double() * scale).to(dtype)
+        for y, wanted in (((0, 1.0, 0), [1, 3]), ((0.5, 0.25, 0), [3, 0])):
+            query = (torch.tensor([y], dtype=torch.float64) * scale).to(dtype)
+            for references in (x, small):
+                assert flat.knn(references, query, 2, cosine=True)[1].tolist() == wanted
+
+
+def test_norms_are_added_in_order(backend: str) -> None:
+    rows = torch.randn(50, 37, generator=torch.Generator().manual_seed(0))
+    for cloud in (rows, rows.t().contiguous().t(), rows[:7]):
+        wide = cloud.numpy()
+        total = wide[:, 0] * wide[:, 0]
+        for axis in range(1, 37):
+            total = total + wide[:, axis] * wide[:, axis]
+        wanted = wide / np.sqrt(total)[:, None]
+        assert np.array_equal(flat._directions(cloud).numpy(), wanted)
+
+
 def test_nearest(backend: str, shape: str) -> None:
     x, y = _cloud(shape, 1), _cloud(shape, 2)
     wanted = _by_hand(y, x, lambda q, p: oracle.knn(q, p, 1))
@@ -170,6 +198,66 @@ def test_fps_random_start_follows_the_seed(backend: str) -> None:
     assert torch.equal(flat.fps(cloud, ratio=0.01), first)
     starts = {int(flat.fps(cloud, ratio=0.001)[0]) for _ in range(12)}
     assert len(starts) > 1
+
+
+@pytest.mark.parametrize("bounds", [BOUNDS, torch.tensor(BOUNDS), torch.tensor(BOUNDS).int()])
+def test_bounds_do_what_batch_vectors_do(backend: str, bounds: list[int] | torch.Tensor) -> None:
+    x, y = _cloud("uniform", 1), _cloud("uniform", 2)
+    both = {"ptr_x": bounds, "ptr_y": bounds}
+    for cosine in (False, True):
+        wanted = flat.knn(x, y, 5, BATCH, BATCH, cosine)
+        assert torch.equal(flat.knn(x, y, 5, cosine=cosine, **both), wanted)
+        wanted = flat.knn_graph(x, 5, BATCH, cosine=cosine)
+        assert torch.equal(flat.knn_graph(x, 5, cosine=cosine, ptr=bounds), wanted)
+    wanted = flat.radius(x, y, 0.4, BATCH, BATCH)
+    assert torch.equal(flat.radius(x, y, 0.4, **both), wanted)
+    # One side by bounds, the other by a batch vector.
+    assert torch.equal(flat.radius(x, y, 0.4, BATCH, ptr_y=bounds), wanted)
+    assert torch.equal(flat.radius(x, y, 0.4, ptr_x=bounds, batch_y=BATCH, batch_size=4), wanted)
+    wanted = flat.radius_graph(x, 0.4, BATCH, flow="target_to_source")
+    assert torch.equal(flat.radius_graph(x, 0.4, flow="target_to_source", ptr=bounds), wanted)
+    assert torch.equal(flat.nearest(x, y, **both), flat.nearest(x, y, BATCH, BATCH))
+
+
+def test_bad_bounds(backend: str) -> None:
+    x, batch, ptr = torch.rand(4, 3), torch.tensor([0, 0, 1, 1]), [0, 2, 4]
+    for call in (
+        lambda p, **more: flat.knn(x, x, 1, ptr_x=p, ptr_y=p, **more),
+        lambda p, **more: flat.radius(x, x, 1.0, ptr_x=p, ptr_y=p, **more),
+        lambda p, **more: flat.knn_graph(x, 1, ptr=p, **more),
+        lambda p, **more: flat.radius_graph(x, 1.0, ptr=p, **more),
+        lambda p, **more: flat.nearest(x, x, ptr_x=p, ptr_y=p, **more),
+    ):
+        for wrong in ([0, 3], [0, 3, 2, 4], [1, 4], [0], torch.tensor([0, 5])):
+            with pytest.raises(
+                ValueError, match=r"ptr(_[xy])? must be ascending, start at 0 and end"
+            ):
+                call(wrong)
+        with pytest.raises(TypeError, match=r"ptr(_[xy])? must be int64 or int32"):
+            call([0.0, 4.0])
+    for call in (flat.knn_graph, flat.radius_graph):
+        with pytest.raises(ValueError, match="ptr must be None where batch is given"):
+            call(x, 1, batch, ptr=ptr)
+        with pytest.raises(ValueError, match="batch_size must be 2, the clouds of ptr, got 3"):
+            call(x, 1, ptr=ptr, batch_size=3)
+    for call in (flat.knn, flat.radius):
+        with pytest.raises(ValueError, match="ptr_x must be None where batch_x is given"):
+            call(x, x, 1, batch, batch, ptr_x=ptr)
+        with pytest.raises(ValueError, match="ptr_y must be None where batch_y is given"):
+            call(x, x, 1, batch, batch, ptr_y=ptr)
+        with pytest.raises(ValueError, match="batch_size must be 2, the clouds of ptr_y, got 1"):
+            call(x, x, 1, ptr_x=[0, 4], ptr_y=ptr, batch_size=1)
+        with pytest.raises(ValueError, match="ptr_y must be of 3 entries as ptr_x has, got 2"):
+            call(x, x, 1, ptr_x=ptr, ptr_y=[0, 4])
+        with pytest.raises(ValueError, match=r"batch_y must be in \[0, 1\), got 1"):
+            call(x, x, 1, ptr_x=[0, 4], batch_y=batch)
+        with pytest.raises(ValueError, match="ptr_y must be given as ptr_x is, which tells 2 cl"):
+            call(x, x, 1, ptr_x=ptr)
+        assert call(x, x, 1, ptr_x=[0, 4]).shape[0] == 2
+    with pytest.raises(ValueError, match="ptr_x must be None where batch_x is given"):
+        flat.nearest(x, x, batch, batch, ptr_x=ptr)
+    with pytest.raises(ValueError, match="ptr_y must be of at least one point in every cloud of"):
+        flat.nearest(x, x, ptr_x=ptr, ptr_y=[0, 0, 4])
 
 
 def test_one_axis_and_features(backend: str) -> None:

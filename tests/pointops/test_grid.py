@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sparse3d.pointops import grid_cluster, voxel_grid
+from sparse3d.pointops.voxel import voxelize
 
 
 def test_ids_are_mixed_radix_first_axis_fastest() -> None:
@@ -45,3 +46,49 @@ def test_whole_positions(backend: str) -> None:
         grid_cluster(pos, 0.5)
     with pytest.raises(ValueError, match=r"pos must be of shape \(N, D\)"):
         grid_cluster(pos[None], 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_batch_ids_stay_whole_numbers(backend: str, dtype: torch.dtype) -> None:
+    clouds = torch.arange(300)
+    for ids in (clouds, clouds.int(), clouds + 70_000, clouds + 2**24):
+        found = voxel_grid(torch.zeros(300, 3, dtype=dtype), 1.0, ids)
+        assert found.tolist() == ids.tolist()
+    pos = torch.tensor([[0.0], [3.0], [0.0]], dtype=dtype)
+    assert voxel_grid(pos, 1.0, torch.tensor([0, 0, 2])).tolist() == [0, 3, 8]
+    assert voxel_grid(pos, 1.0, torch.tensor([0, 0, 2]), 0.0, 4.0).tolist() == [0, 3, 10]
+
+
+def test_bad_batch_ids(backend: str) -> None:
+    pos = torch.zeros(2, 3)
+    with pytest.raises(ValueError, match="batch must be >= 0, got -1"):
+        voxel_grid(pos, 1.0, torch.tensor([-1, 0]))
+    with pytest.raises(ValueError, match="fewer than 2\\^63 cells"):
+        voxel_grid(pos, 1.0, torch.tensor([0, 2**62]), 0.0, 4.0)
+    with pytest.raises(TypeError, match="batch must be int64 or int32"):
+        voxel_grid(pos, 1.0, torch.tensor([0.0, 1.0]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_positions_are_divided_in_float32(backend: str, dtype: torch.dtype) -> None:
+    pos = torch.tensor([0.0, 60_000.0], dtype=dtype)
+    assert grid_cluster(pos, 0.5).tolist() == [0, int(float(pos[1]) / 0.5)]
+    many = (torch.rand(500, 3) * 300).to(dtype)
+    size = [0.1, 0.25, torch.tensor(0.3).item()]
+    assert torch.equal(grid_cluster(many, size), grid_cluster(many.float(), size))
+    cells = voxelize(many, 0.1, start=0.0).voxel_coords
+    assert torch.equal(cells, voxelize(many.float(), 0.1, start=0.0).voxel_coords)
+
+
+def test_cells_that_no_id_holds(backend: str) -> None:
+    for pos in ([[0.0], [3e38]], [[-3e38], [3e38]], [[0.0], [1e19]]):
+        with pytest.raises(ValueError, match="fewer than 2\\^63 cells"):
+            grid_cluster(torch.tensor(pos), 0.5)
+    with pytest.raises(ValueError, match="fewer than 2\\^63 cells"):
+        grid_cluster(torch.tensor([[0.0], [1e30]]), 1.0, 0.0, 10.0)  # a point far past the end
+    with pytest.raises(ValueError, match="fewer than 2\\^63 cells"):
+        grid_cluster(torch.tensor([-(2**63), 2**63 - 1]), 1)
+    with pytest.raises(ValueError, match="fewer than 2\\^63 cells"):
+        grid_cluster(torch.tensor([[-3e38], [3e38]]), 1e30)  # float32 holds no such difference
+    assert grid_cluster(torch.tensor([[0.0], [1e20]]), 1e10).tolist() == [0, 10**10]
+    assert grid_cluster(torch.tensor([0, 2**62]), 2**60).tolist() == [0, 4]

@@ -66,6 +66,14 @@ def test_bad_input(backend: str) -> None:
         three_interpolate(features, index, weight[:, :4])
     with pytest.raises(TypeError, match="indices must be int64 or int32"):
         three_interpolate(features, weight, weight)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        with pytest.raises(
+            TypeError, match=r"weights must be float32 or lower .* got torch\.float64"
+        ):
+            three_interpolate(features.to(dtype), index, weight.double())
+        with pytest.raises(TypeError, match="weights must be float64 as features is, got"):
+            three_interpolate(features.double(), index, weight.to(dtype))
+        assert three_interpolate(features.to(dtype), index, weight).dtype == dtype
     assert three_nn(torch.zeros(1, 0, 3), cloud)[0].shape == (1, 0, 3)
 
 

@@ -178,3 +178,50 @@ def test_bad_input(backend: str) -> None:
         scatter_sum(src, torch.zeros(3), 0)
     with pytest.raises(ValueError, match=r"dim must be in \[-2, 2\), got 2"):
         scatter_sum(src, torch.zeros(3).long(), 2)
+
+
+HALVES = [torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("shape", [(3000,), (3000, 2)])
+def test_half_means_are_rounded_once(
+    backend: str, dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    src = (torch.rand(shape) + 29.5).to(dtype).requires_grad_()
+    index = torch.arange(3000) % 2
+    mean = scatter_mean(src, index, 0)
+    wide = src.detach().float().requires_grad_()
+    wanted = scatter_mean(wide, index, 0)
+    assert torch.equal(mean, wanted.to(dtype))
+    mean.sum().backward()
+    wanted.sum().backward()
+    assert torch.equal(src.grad, wide.grad.to(dtype))
+    offset = torch.full((2, *shape[1:]), 0.3, dtype=dtype)
+    started = scatter_mean(src.detach(), index, 0, initial=offset)
+    assert torch.equal(
+        started, scatter_mean(wide.detach(), index, 0, initial=offset.float()).to(dtype)
+    )
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_half_means_of_more_entries_than_half_counts(backend: str, dtype: torch.dtype) -> None:
+    src = torch.ones(100_000, dtype=dtype, requires_grad=True)
+    mean = scatter_mean(src, torch.zeros(100_000, dtype=torch.int64))
+    assert mean.tolist() == [1.0]
+    mean.sum().backward()
+    assert torch.equal(src.grad, torch.full_like(src, 1e-5))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("run", [scatter_sum, scatter_mul])
+def test_half_sums_and_products_are_rounded_once(backend: str, dtype: torch.dtype, run) -> None:
+    index = torch.arange(30) % 3
+    src = (torch.rand(30, 2) + 0.5).to(dtype).requires_grad_()
+    start = (torch.rand(3, 2) + 0.5).to(dtype)
+    wide = src.detach().float().requires_grad_()
+    out, wanted = run(src, index, 0, initial=start), run(wide, index, 0, initial=start.float())
+    assert torch.equal(out, wanted.to(dtype))
+    out.sum().backward()
+    wanted.sum().backward()
+    assert torch.equal(src.grad, wide.grad.to(dtype))

@@ -120,3 +120,11 @@ def test_bad_input(backend: str) -> None:
         segments.gather_csr(torch.zeros(2, 1), torch.tensor([[0, 3], [0, 2]]))
     with pytest.raises(ValueError, match=r"index must be in \[0, 3\), got 3"):
         segments.gather_coo(src, torch.tensor([3]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_means_are_rounded_once(backend: str, dtype: torch.dtype) -> None:
+    src = torch.full((3000,), 30.0, dtype=dtype)
+    ends, ids = torch.tensor([0, 3000]), torch.zeros(3000, dtype=torch.int64)
+    assert segments.segment_csr(src, ends, "mean")[0].tolist() == [30.0]
+    assert segments.segment_coo(src, ids, reduce="mean")[0].tolist() == [30.0]

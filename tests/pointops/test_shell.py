@@ -92,3 +92,32 @@ def test_bad_input(backend: str) -> None:
         shell.shell_query(0, 1.0, 0.0, cloud, end)
     with pytest.raises(ValueError, match="offset must be ascending and end at 4"):
         shell.shell_query(1, 1.0, 0.0, cloud, torch.tensor([3]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_both_radii_are_squared_in_the_dtype_of_the_points(
+    backend: str, dtype: torch.dtype
+) -> None:
+    """A point at distance r is inside [r, 1), and outside [0, r)."""
+    for radius in (0.1, 0.7, 0.3, 0.9):
+        line = torch.tensor([[0.0, 0, 0], [radius, 0, 0]], dtype=torch.float64).to(dtype)
+        if dtype != torch.float64:
+            radius = float(line[1, 0])  # noqa: PLW2901  # a number of the points' dtype
+        end, one = torch.tensor([2]), torch.tensor([1])
+        outer = shell.shell_query(2, 1.0, radius, line, end, line[:1], one)[0]
+        inner = shell.shell_query(2, radius, 0.0, line, end, line[:1], one)[0]
+        assert outer.tolist() == [[0, 1]]
+        assert inner.tolist() == [[0, -1]]
+
+
+def test_radii_of_numpy_and_small_ones(backend: str) -> None:
+    cloud, end = torch.rand(9, 3), torch.tensor([9])
+    wanted = shell.shell_query(4, 0.5, 0.25, cloud, end)[0]
+    found = shell.shell_query(4, np.float32(0.5), np.float32(0.25), cloud, end)[0]
+    assert torch.equal(found, wanted)
+    wanted = shell.shell_query(4, 0.5, 0.0, cloud, end)[0]
+    assert torch.equal(shell.shell_query(4, 0.5, 1e-30, cloud, end)[0], wanted)
+    with pytest.raises(TypeError, match="min_radius must be a number, got 'a'"):
+        shell.shell_query(4, 1.0, "a", cloud, end)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"min_radius must be in \[0, 1.0\), max_radius, got nan"):
+        shell.shell_query(4, 1.0, float("nan"), cloud, end)

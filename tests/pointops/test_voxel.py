@@ -31,3 +31,10 @@ def test_downsample_means_and_gradients() -> None:
         lambda p, f: voxel_downsample(p, 0.5, None, f, start=0.0, feature_reduce="sum").features,
         (pos, features),
     )
+
+
+def test_half_means_of_crowded_voxels() -> None:
+    pos = torch.full((3000, 3), 30.0, dtype=torch.float16)
+    down = voxel_downsample(pos, 1.0, features=pos, start=0.0)
+    assert down.pos.tolist() == [[30.0] * 3]
+    assert down.features.tolist() == [[30.0] * 3]

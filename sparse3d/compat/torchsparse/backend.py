@@ -168,7 +168,8 @@ def voxelize_backward_cpu(
 ) -> torch.Tensor:
     """Gradient [N, C] to the points."""
     rows = coords.long()
-    shares = grad / counts.clamp(min=1)[:, None].to(grad.dtype)
+    wide = grad.float() if grad.dtype in (torch.float16, torch.bfloat16) else grad
+    shares = (wide / counts.clamp(min=1)[:, None].to(wide.dtype)).to(grad.dtype)
     return torch.where((rows >= 0)[:, None], shares[rows.clamp(min=0)], 0)
 
 

@@ -23,8 +23,10 @@ def spvoxelize(feats: torch.Tensor, coords: torch.Tensor, counts: torch.Tensor) 
     if bool((rows < 0).any()):
         inside = (rows >= 0).nonzero()[:, 0]
         feats, rows = take_rows(feats, inside), rows[inside]
-    total = reduce_segments(feats, rows, len(counts), "sum")
-    return total / counts.clamp(min=1)[:, None].to(total.dtype)
+    # Neither the sum nor the count of a crowded voxel fits half precision.
+    wide = feats.float() if feats.dtype in (torch.float16, torch.bfloat16) else feats
+    total = reduce_segments(wide, rows, len(counts), "sum")
+    return (total / counts.clamp(min=1)[:, None].to(total.dtype)).to(feats.dtype)
 
 
 def calc_ti_weights(

@@ -28,8 +28,8 @@ PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 # tests/train/test_page.py makes the data set that the training page needs.
 APART = ("add-an-operator.md", "train.md")
 EXECUTED = [page for page in PAGES if not page.startswith("migration/") and page not in APART]
-# Tables of numbers; shell lines.
-SHOWN_ONLY = {"metal.md": {""}, "metal-harness.md": {"text"}, "testing.md": {"bash"}}
+# Tables of numbers.
+SHOWN_ONLY = {"metal.md": {""}, "metal-harness.md": {"text"}}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = {
     "export.md": ["onnx", "onnxruntime", "onnxscript"],

@@ -64,10 +64,11 @@ def test_commands_run_and_the_first_learns(place: Path) -> None:
     with contextlib.redirect_stdout(out):
         exec(compile(code, "train.md", "exec"), {"__name__": "train.md"})
     assert out.getvalue() == printed
+    _runs_in_several_processes(place)
 
 
-@pytest.mark.nightly
-def test_commands_for_several_processes_run(place: Path) -> None:
+def _runs_in_several_processes(place: Path) -> None:
+    """What the page gives to torchrun scores as one process does."""
     commands = [c for c in COMMANDS if not c.startswith("sparse3d ")]
     assert [c.split()[0] for c in commands] == ["torchrun"]
     args = [sys.executable, "-m", "torch.distributed.run", *shlex.split(commands[0])[1:]]

@@ -17,15 +17,15 @@ clang=(-k metal --backend metal --metal-schedules 3 --metal-front clang)
 gcc=(-k metal --backend metal --metal-schedules 3 --metal-front gcc --metal-seed 1000)
 next() {
     case $1 in
-    0) job contract-clang tests/contract "${clang[@]}" ;;
-    1) job contract-gcc tests/contract "${gcc[@]}" ;;
-    2) job kernels tests/metal/test_kernels.py tests/metal/test_index.py ;;
-    3) job pretend tests/metal/test_pretend.py tests/metal/test_pretend_training.py tests/metal/test_pretend_peers.py ;;
-    4) job operators-clang tests/ops tests/pointops "${clang[@]}" ;;
-    5) job operators-gcc tests/ops "${gcc[@]}" ;;
-    6) job recorded tests/compat/test_spconv.py tests/compat/test_minkowski_golden.py \
+    0) job operators-clang tests/ops tests/pointops "${clang[@]}" ;;
+    1) job kernels tests/metal/test_kernels.py tests/metal/test_index.py ;;
+    2) job pretend tests/metal/test_pretend.py tests/metal/test_pretend_training.py tests/metal/test_pretend_peers.py ;;
+    3) job operators-gcc tests/ops "${gcc[@]}" ;;
+    4) job harness tests/metal_emu tests/metal/test_traffic.py tests/metal/test_minkunet.py tests/metal/test_selftest.py ;;
+    5) job contract-clang tests/contract "${clang[@]}" ;;
+    6) job contract-gcc tests/contract "${gcc[@]}" ;;
+    7) job recorded tests/compat/test_spconv.py tests/compat/test_minkowski_golden.py \
         tests/compat/test_torchsparse_golden.py "${gcc[@]}" ;;
-    7) job harness tests/metal_emu tests/metal/test_traffic.py tests/metal/test_minkunet.py tests/metal/test_selftest.py ;;
     esac
 }
 failed=0

@@ -12,18 +12,19 @@ job() {
     echo "-- $name: $began to $SECONDS s"
     return "$status"
 }
+clang=(--backend metal --metal-schedules 3 --metal-front clang)
+gcc=(--backend metal --metal-schedules 3 --metal-front gcc --metal-seed 1000)
 # Tests that take no backend launch nothing here: the last stage runs them.
-clang=(-k metal --backend metal --metal-schedules 3 --metal-front clang)
-gcc=(-k metal --backend metal --metal-schedules 3 --metal-front gcc --metal-seed 1000)
+launching=(-k metal)
 next() {
     case $1 in
-    0) job operators-clang tests/ops tests/pointops "${clang[@]}" ;;
+    0) job operators-clang tests/ops tests/pointops "${launching[@]}" "${clang[@]}" ;;
     1) job kernels tests/metal/test_kernels.py tests/metal/test_index.py ;;
     2) job pretend tests/metal/test_pretend.py tests/metal/test_pretend_training.py tests/metal/test_pretend_peers.py ;;
-    3) job operators-gcc tests/ops "${gcc[@]}" ;;
+    3) job operators-gcc tests/ops "${launching[@]}" "${gcc[@]}" ;;
     4) job harness tests/metal_emu tests/metal/test_traffic.py tests/metal/test_minkunet.py tests/metal/test_selftest.py ;;
-    5) job contract-clang tests/contract "${clang[@]}" ;;
-    6) job contract-gcc tests/contract "${gcc[@]}" ;;
+    5) job contract-clang tests/contract "${launching[@]}" "${clang[@]}" ;;
+    6) job contract-gcc tests/contract "${launching[@]}" "${gcc[@]}" ;;
     7) job recorded tests/compat/test_spconv.py tests/compat/test_minkowski_golden.py \
         tests/compat/test_torchsparse_golden.py "${gcc[@]}" ;;
     esac

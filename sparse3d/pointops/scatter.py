@@ -203,6 +203,14 @@ def _product(rows: torch.Tensor, layout: Layout) -> torch.Tensor:
     return rows.new_ones((layout.num, rows.shape[1])).index_copy(0, ids, rows)
 
 
+def _total(
+    src: torch.Tensor, layout: Layout, dim: int, initial: torch.Tensor | None
+) -> torch.Tensor:
+    """Wide sums of the segments, on top of `initial`."""
+    total = sum_rows(widened(layout.rows(src, dim)), layout)
+    return total if initial is None else total + widened(layout.rows(initial, dim))
+
+
 def scatter_sum(
     src: torch.Tensor,
     index: torch.Tensor,
@@ -224,10 +232,7 @@ def scatter_sum(
         `src`'s dtype, `dim_size` entries along `dim`.
     """
     layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
-    total = sum_rows(widened(layout.rows(src, dim)), layout)
-    if initial is not None:
-        total = widened(layout.rows(initial, dim)) + total
-    return layout.restore(total.to(src.dtype), dim)
+    return layout.restore(_total(src, layout, dim, initial).to(src.dtype), dim)
 
 
 def scatter_mul(
@@ -268,9 +273,7 @@ def scatter_mean(
     if rounding not in ROUNDINGS:
         fail("rounding", f"one of {ROUNDINGS}", repr(rounding))
     layout, dim = lay_out(src, index, dim, start_of(src, dim, dim_size, initial))
-    total = sum_rows(widened(layout.rows(src, dim)), layout)
-    if initial is not None:
-        total = total + widened(layout.rows(initial, dim))
+    total = _total(src, layout, dim, initial)
     counts = count_ids(layout.ids, layout.num).clamp_min(1)[:, None]
     if src.is_floating_point():
         mean = total / counts.to(total.dtype)

@@ -4,6 +4,7 @@
     python tools/mutation.py geometry              # minutes; kernel_map and conv take hours
     python tools/mutation.py conv --seconds 600    # a part; the next call goes on
     python tools/mutation.py conv --sample 100     # so many, drawn at random once and for all
+    python tools/mutation.py conv --workers 8      # in eight copies side by side
 
 Works on a copy under `build/mutation/`, never on the tree itself. `--report` only prints. The exit
 status is 1 where fewer than 90 % of the mutants that were tried were noticed.
@@ -27,6 +28,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,8 +155,8 @@ def prepare(name: str, folder: Path) -> Path:
     return session
 
 
-def draw(session: Path, count: int) -> None:
-    """Leave `count` mutants in a session, the same ones every time."""
+def draw(session: Path, part: slice) -> None:
+    """Leave a part of a session's mutants, shuffled the same way every time."""
     base = sqlite3.connect(session)
     with base:
         jobs = [row[0] for row in base.execute(
@@ -162,9 +164,24 @@ def draw(session: Path, count: int) -> None:
             "operator_name, occurrence"
         )]  # fmt: skip
         random.Random(0).shuffle(jobs)
+        others = [(job,) for job in set(jobs) - set(jobs[part])]
         for table in ("mutation_specs", "work_items", "work_results"):
-            base.executemany(f"DELETE FROM {table} WHERE job_id = ?", [(j,) for j in jobs[count:]])
+            base.executemany(f"DELETE FROM {table} WHERE job_id = ?", others)
     base.close()
+
+
+def share(folder: Path, workers: int) -> list[Path]:
+    """The folder itself for one worker, else a copy for each, with every n-th mutant."""
+    if workers == 1:
+        return [folder]
+    copies = []
+    for worker in range(workers):
+        copy = folder.parent / f"{folder.name}.{worker}of{workers}"
+        if not copy.exists():
+            shutil.copytree(folder, copy, symlinks=True, ignore=shutil.ignore_patterns("server"))
+            draw(copy / "session.sqlite", slice(worker, None, workers))
+        copies.append(copy)
+    return copies
 
 
 def drop_annotations(module: Path, session: Path) -> None:
@@ -200,15 +217,26 @@ def call(arguments: list[str], tree: Path, seconds: float | None = None) -> None
         print(f"stopped after {seconds:g} s; call again to go on")
 
 
-def report(session: Path) -> float:
+def work(name: str, folder: Path, seconds: float | None) -> None:
+    """Try the mutants of one folder that have not been tried."""
+    # A run that was cut short leaves its last mutant in place.
+    shutil.copy2(folder / "pristine.py", folder / "tree" / TARGETS[name].module)
+    with serving(name, folder):
+        call(["exec", "../config.toml", "../session.sqlite"], folder / "tree", seconds)
+
+
+def report(folders: Sequence[Path]) -> float:
     """Print the survivors with their change, and the share of mutants that were noticed."""
-    dump = subprocess.run(
-        [program("cr-report"), "--show-diff", "--surviving-only", str(session)],
-        capture_output=True, check=True, text=True,
-    ).stdout  # fmt: skip
-    print(dump)
-    counts = [int(n) for n in re.findall(r"^(?:complete|surviving mutants): (\d+)", dump, re.M)]
-    tried, alive = counts[0], counts[1]
+    tried = alive = 0
+    for folder in folders:
+        dump = subprocess.run(
+            [program("cr-report"), "--show-diff", "--surviving-only", folder / "session.sqlite"],
+            capture_output=True, check=True, text=True,
+        ).stdout  # fmt: skip
+        print(dump)
+        counts = re.findall(r"^(complete|surviving mutants): (\d+)", dump, re.M)
+        tried += sum(int(n) for what, n in counts if what == "complete")
+        alive += sum(int(n) for what, n in counts if what != "complete")
     share = 1 - alive / tried if tried else 0.0
     print(f"{tried} mutants tried, {alive} alive, {share:.1%} noticed")
     return share
@@ -223,22 +251,25 @@ def main() -> int:
     parser.add_argument("--report", action="store_true", help="print what is known, run nothing")
     parser.add_argument("--fresh", action="store_true", help="begin anew, from the tree of now")
     parser.add_argument("--sample", type=int, help="with a fresh session: so many, at random")
+    parser.add_argument("--workers", type=int, default=1, help="copies tried side by side")
     options = parser.parse_args()
+    if options.workers < 1:
+        parser.error(f"--workers must be at least 1, got {options.workers}")
     folder = ROOT / "build" / "mutation" / options.target
     if options.fresh:
-        shutil.rmtree(folder, ignore_errors=True)
+        for old in (folder, *folder.parent.glob(f"{options.target}.*of*")):
+            shutil.rmtree(old, ignore_errors=True)
     begun = folder.exists()
     session = prepare(options.target, folder)
     if options.sample and not begun:
-        draw(session, options.sample)
+        draw(session, slice(options.sample))
+    folders = share(folder, options.workers)
     if not options.report:
-        # A run that was cut short leaves its last mutant in place.
-        module = TARGETS[options.target].module
-        shutil.copy2(folder / "pristine.py", folder / "tree" / module)
-        with serving(options.target, folder):
-            call(["baseline", "../config.toml"], folder / "tree")
-            call(["exec", "../config.toml", "../session.sqlite"], folder / "tree", options.seconds)
-    return int(report(session) < ENOUGH)
+        with ThreadPoolExecutor(len(folders)) as pool:
+            jobs = [pool.submit(work, options.target, f, options.seconds) for f in folders]
+        for job in jobs:
+            job.result()
+    return int(report(folders) < ENOUGH)
 
 
 if __name__ == "__main__":

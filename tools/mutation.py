@@ -60,7 +60,10 @@ TARGETS = {
         "sparse3d/kernel_map.py",
         ("tests/test_kernel_map.py", "tests/nn/test_tensor.py", "tests/nn/test_conv.py"),
     ),
-    "conv": Target("sparse3d/ops/conv.py", ("tests/ops/test_conv.py", "tests/nn/test_conv.py")),
+    "conv": Target(
+        "sparse3d/ops/conv.py",
+        ("tests/ops/test_conv.py", "tests/nn/test_conv.py", "tests/contract"),
+    ),
 }
 
 CONFIG = """[cosmic-ray]

@@ -13,6 +13,7 @@ import torch
 from cases import GEOMETRIES, Case, cases
 from contract.engine import on, oracle_map, pairs_of, random
 from tolerance import DTYPES, FORWARD, GRADIENT, assert_close
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from sparse3d.ops import _conv_reference
 from sparse3d.ops import conv as ops
@@ -290,6 +291,66 @@ def test_gradients_of_one_side_only(backend: str) -> None:
             assert ((x.grad is None), (w.grad is None)) == (wanted == 1, wanted == 0)
 
 
+def test_second_gradients_of_one_side_only(backend: str) -> None:
+    p = _small()
+    pairs = pairs_of(p.found)
+    calls: tuple[
+        tuple[Callable[..., torch.Tensor], torch.Tensor, torch.Tensor, tuple[int, ...]], ...
+    ] = (
+        (ops.conv_input_grad, p.grad, p.weight, (p.num_in, 1)),
+        (ops.conv_weight_grad, p.features, p.grad, (1,)),
+    )
+    with on(backend, *CONVS):
+        for call, left, right, rest in calls:
+            both = [left.clone().requires_grad_(), right.clone().requires_grad_()]
+            call(*both, *pairs, [], [], *rest).sum().backward()
+            for wanted in (0, 1):
+                sides = [left.clone(), right.clone()]
+                sides[wanted].requires_grad_()
+                call(*sides, *pairs, [], [], *rest).sum().backward()
+                assert_close(sides[wanted].grad, both[wanted].grad, torch.float64)
+                assert sides[1 - wanted].grad is None
+
+
+# ------------------------------------------------------------------------------------- shape rules
+
+
+def test_shape_rules_tell_what_kernels_make() -> None:
+    """Every size differs from every other, so that none can stand for another."""
+    coords = torch.tensor([[0, 1], [0, 2], [0, 3], [0, 7], [0, 9]])
+    found = oracle.footprint_map(coords.numpy(), (3,), (2,), (1,), (1,), None)
+    pairs, num_in, num_out = pairs_of(found), len(coords), len(found.out)
+    x, w, g = (torch.ones(shape) for shape in ((num_in, 8), (6, 3, 4), (num_out, 6)))
+    assert num_in != num_out
+    calls: tuple[tuple[Callable[..., torch.Tensor], tuple[Any, ...]], ...] = (
+        (ops.conv_forward, (x, w, *pairs, [], [], num_out, 2)),
+        (ops.conv_input_grad, (g, w, *pairs, [], [], num_in, 2)),
+        (ops.conv_weight_grad, (x, g, *pairs, [], [], 2)),
+        (ops.conv_fused, (x, w, *pairs, [], num_out, 2, None, None, "relu", 0.0)),
+    )
+    for call, arguments in calls:
+        with FakeTensorMode() as mode:
+            fake = call(
+                *(mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in arguments)
+            )
+        assert fake.shape == call(*arguments).shape
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 2), (3, 2, 5, 2)], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_scale_of_output_channels_is_folded_into_the_weight(
+    shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    weight, scale = random(shape, dtype, 1), random((3,), torch.float64, 2)
+    folded = ops.scaled(weight, scale)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    for channel in range(3):
+        exact = weight[channel].to(wide) * scale[channel].to(wide)
+        assert torch.equal(folded[channel], exact.to(dtype))
+    assert folded.dtype == dtype
+    assert ops.scaled(weight, None) is weight
+
+
 # ---------------------------------------------------------------------------------- public function
 
 
@@ -383,12 +444,22 @@ def _wrong(what: str) -> tuple[Any, ...]:
     x = random((pairs.num_in, C_IN), torch.float32)
     return {
         "rows": (x[:-1], weight, pairs),
+        "more rows": (torch.cat([x, x]), weight, pairs),
         "channels": (x[:, :-1], weight, pairs),
+        "more channels": (torch.cat([x, x], 1), weight, pairs),
         "taps": (x, weight[:, :2], pairs),
         "flat": (x, weight.reshape(-1, C_IN), pairs),
         "dtype": (x, weight.double(), pairs),
         "integer": (x.int(), weight, pairs),
         "list": (x.tolist(), weight, pairs),
+        "list of weights": (x, weight.tolist(), pairs),
+        "sparse": (x.to_sparse(), weight, pairs),
+        "sparse weight": (x, weight.to_sparse(), pairs),
+        "one axis": (x[:, 0], weight, pairs),
+        "three axes": (x[:, None], weight, pairs),
+        "other device": (x.to("meta"), weight, pairs),
+        "weight elsewhere": (x, weight.to("meta"), pairs),
+        "half a group": (x, weight, pairs, None, 1.5),
         "groups": (x, weight, pairs, None, 4),
         "no groups": (x, weight, pairs, None, 0),
     }[what]
@@ -398,7 +469,9 @@ def _wrong(what: str) -> tuple[Any, ...]:
     ("what", "error", "message"),
     [
         ("rows", ValueError, "features must be of .* rows as the kernel map's input side has"),
+        ("more rows", ValueError, "features must be of .* rows as the kernel map's input side has"),
         ("channels", ValueError, "features and weight must be of matching channels"),
+        ("more channels", ValueError, "features and weight must be of matching channels"),
         ("taps", ValueError, "weight must be of 27 taps as the kernel map has, got 18 taps"),
         ("flat", ValueError, r"weight must be of shape \[C_out, \*kernel_size, C_in / groups\]"),
         ("dtype", TypeError, "must be of one dtype, got torch.float32 and torch.float64; convert"),
@@ -408,6 +481,14 @@ def _wrong(what: str) -> tuple[Any, ...]:
             "features must be float32, float16, bfloat16 or float64, got torch.int32",
         ),
         ("list", TypeError, "features must be a torch.Tensor, got list"),
+        ("list of weights", TypeError, "weight must be a torch.Tensor, got list"),
+        ("sparse", TypeError, "features must be"),
+        ("sparse weight", TypeError, "weight must be"),
+        ("one axis", ValueError, "features must be"),
+        ("three axes", ValueError, "features must be"),
+        ("other device", ValueError, "on one device"),
+        ("weight elsewhere", ValueError, "on one device"),
+        ("half a group", TypeError, "groups must be"),
         ("groups", ValueError, "features and weight must be of matching channels for groups=4"),
         ("no groups", ValueError, "groups must be > 0, got 0"),
     ],
@@ -417,12 +498,49 @@ def test_bad_arguments(what: str, error: type[Exception], message: str) -> None:
         ops.conv(*_wrong(what))
 
 
+def test_kernels_and_channels_beyond_256(backend: str) -> None:
+    coords = np.array([[0, 0, 0, 0], [0, 1, 3, 2]], np.int32)
+    found = oracle.submanifold_map(coords, (7, 7, 7), (1, 1, 1))
+    x, w = random((2, 260), torch.float32, 1), random((2, 343, 130), torch.float32, 2)
+    with on(backend, *CONVS):
+        out = ops.conv(x, w, Pairs(*pairs_of(found), 2, 2), groups=2)
+    assert_close(out, oracle.convolve(x.numpy(), w.numpy(), found.pairs, 2, 2), torch.float32)
+
+
+def test_the_plan_of_gradients_is_asked_for_when_either_side_wants_one() -> None:
+    p, pairs, weight = _public()
+    asked: list[bool] = []
+
+    class Recording(Pairs):
+        def grad_plan(self) -> list[torch.Tensor]:
+            asked.append(True)
+            return []
+
+    recording = Recording(pairs.src, pairs.dst, pairs.splits, pairs.num_in, pairs.num_out)
+    for wanted, times in (((), 0), ((0,), 1), ((1,), 2), ((0, 1), 3)):
+        sides = [p.features.clone(), weight.clone()]
+        for side in wanted:
+            sides[side].requires_grad_()
+        ops.conv(*sides, recording)
+        assert len(asked) == times
+
+
+def test_a_leak_is_a_hundredth_unless_said() -> None:
+    p, pairs, weight = _public()
+    out = ops.fused_conv(p.features, weight, pairs, activation="leaky_relu")
+    plain = ops.conv(p.features, weight, pairs)
+    assert_close(out, oracle.activate(plain.double().numpy(), "leaky_relu", 0.01), torch.float32)
+
+
 def test_fused_refuses_gradients_and_strange_activations() -> None:
     p, pairs, weight = _public()
     with pytest.raises(ValueError, match="activation must be one of"):
         ops.fused_conv(p.features, weight, pairs, activation="gelu")
-    with pytest.raises(ValueError, match="residual must be of shape"):
-        ops.fused_conv(p.features, weight, pairs, residual=p.features)
+    for rows, width in ((p.num_out, C_OUT + 1), (p.num_out + 1, C_OUT), (p.num_out, C_OUT - 1)):
+        with pytest.raises(
+            ValueError, match=rf"residual must be of shape \[{p.num_out}, {C_OUT}\], got"
+        ):
+            ops.fused_conv(p.features, weight, pairs, residual=torch.ones(rows, width))
     with pytest.raises(ValueError, match="fused_conv must be called under"):
         ops.fused_conv(p.features.clone().requires_grad_(), weight, pairs)
 

@@ -121,6 +121,16 @@ def test_outputs_at_the_edge_of_int32_are_left_out(backend: str) -> None:
         assert_same(ours, theirs)
 
 
+def test_nothing_beyond_int32_or_of_a_padding_row_is_a_neighbour(backend: str) -> None:
+    """Positions that overflow wrap around to sites that exist."""
+    edge = 2**31 - 1
+    coords = torch.tensor([[0, edge], [0, -edge - 1], [-1, 0], [-1, 1]], dtype=torch.int32)
+    with on(backend, ops.kernel_map_neighbours):
+        table = ops.kernel_map_neighbours(coords, coordinate_table(coords), [3], [1])
+    none = [-1, -1, -1]
+    assert table.tolist() == [[-1, 0, -1], [-1, 1, -1], none, none]
+
+
 def test_rows_of_one_geometry_come_in_one_order_whatever_the_input_order(backend: str) -> None:
     """The sites are a matter of the set; shuffled inputs reorder rows within a sample only."""
     coords = coords_of("interleaved", 3)

@@ -6,7 +6,9 @@
 Every row times ours and each peer that is installed on the same points (fpsample, SciPy, Open3D,
 torch_cluster, pytorch3d), builds of indices included, best and median of several runs taken in
 turn. Each row is judged by its own bounds; one below its bound is printed as LOST. Exactness is
-checked first, on a cut of every cloud: no number is printed for an operator whose result is wrong.
+checked first, on every whole cloud: what a row times is compared with brute force, float64 beside
+it (`_exact.py`; kNN and ball queries for 256 random queries, every place of FPS). No number is
+printed for an operator whose result is wrong.
 Clouds are random points, the same points sorted, and the scans of `SCANS` that are in the shared
 data. `--json` keeps rows that an earlier run on the same machine and commit has put there.
 """
@@ -24,11 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import _exact
 import _harness
 import numpy as np
 import torch
 
-from sparse3d import _registry, pointops
+from sparse3d import pointops
 
 Runs = dict[str, Callable[[], Any]]
 Best = dict[str, float]
@@ -225,22 +228,45 @@ class Peers:
 
 
 def check(cloud: Cloud) -> None:
-    """Ours against the references, on a cut of the size that brute force can do."""
-    cut = cloud.points[:: -(-len(cloud.points) // 4000)][None]
-    for name, run in (
-        ("fps", lambda: pointops.furthest_point_sample(cut, 300)),
-        ("knn", lambda: pointops.knn(cut[:, ::8], cut, 16)[1]),
-        ("ball query", lambda: pointops.ball_query(cut[:, ::8], cut, 0.5 * cloud.unit, 32)[1]),
-    ):
-        mine = run()
-        with _registry.force("reference"):
-            if not torch.equal(mine, run()):
-                raise SystemExit(f"{name} of {cloud.name} is wrong: no numbers")
+    """The calls that the rows of a cloud time, against brute force over the whole cloud."""
+    points = cloud.points
+    batch, few = points[None], thinned(points)
+    near, wide = 0.2 * cloud.unit, 0.5 * cloud.unit
+    confirm_fps(cloud)
+    for query in (points, few):
+        confirm(cloud, "kNN", _exact.knn, query, points, 16, pointops.knn(query[None], batch, 16))
+    for query, radius in ((points, near), (few, wide)):
+        found = pointops.ball_query(query[None], batch, radius, 32)
+        confirm(cloud, "ball query", _exact.ball, query, points, radius, 32, found)
+
+
+def check_million(cloud: Cloud) -> None:
+    """As `check`, for the rows of a million points."""
+    batch = cloud.points[None]
+    confirm_fps(cloud)
+    found = pointops.knn(batch, batch, 16)
+    confirm(cloud, "kNN", _exact.knn, cloud.points, cloud.points, 16, found)
+
+
+def confirm_fps(cloud: Cloud) -> None:
+    taken = pointops.furthest_point_sample(cloud.points[None], 1024)
+    confirm(cloud, "FPS", _exact.fps, cloud.points, taken)
+
+
+def confirm(cloud: Cloud, name: str, by: Callable[..., None], *result: Any) -> None:
+    try:
+        by(*result)
+    except _exact.Wrong as error:
+        raise SystemExit(f"{name} of {cloud.name} is wrong: {error}; no numbers") from error
+
+
+def thinned(points: torch.Tensor) -> torch.Tensor:
+    return points[:: max(len(points) // 1024, 1)][:1024].contiguous()
 
 
 def rows(peers: Peers, cloud: Cloud) -> list[Row]:
     points = cloud.points
-    batch, few = points[None], points[:: max(len(points) // 1024, 1)][:1024].contiguous()
+    batch, few = points[None], thinned(points)
     size, near, wide = f"{len(points):,}", 0.2 * cloud.unit, 0.5 * cloud.unit
     fast = (times(1.5),)
     return [
@@ -279,7 +305,7 @@ def rows(peers: Peers, cloud: Cloud) -> list[Row]:
 
 def million_rows(peers: Peers) -> list[Row]:
     points = torch.rand(1_000_000, 3, generator=torch.Generator().manual_seed(1)) * 100
-    check(Cloud("a million points", points))
+    check_million(Cloud("a million points", points))
     batch = points[None]
     return [
         Row(

@@ -65,6 +65,15 @@ def test_no_module_is_too_long():
     assert not long, f"split these (limit {HARD_LIMIT} code lines): {long}"
 
 
+def test_no_native_source_is_too_long():
+    patterns = ("cpu/csrc/*", "metal/*.metal", "cuda/*.h")
+    files = [file for pattern in patterns for file in sorted(PACKAGE.glob(pattern))]
+    lengths = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in files}
+    assert len(lengths) > 50
+    long = {file: lines for file, lines in lengths.items() if lines > HARD_LIMIT}
+    assert not long, f"split these (limit {HARD_LIMIT} lines): {long}"
+
+
 def test_no_grab_bags():
     """But those with other libraries' names: the stand-ins, and spconv's utils in nn."""
     bags = {"utils", "util", "helpers", "common", "misc"}

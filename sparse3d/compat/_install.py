@@ -26,6 +26,7 @@ _STAND_INS = {
     "torchsparse": ("torchsparse", "2.1.0"),
     "torchsparse==1.4.0": ("torchsparse_1_4", "1.4.0"),
     "flex_gemm": ("flex_gemm", "1.1.0"),
+    "mps_pointops": ("mps_pointops", "1.0.0"),
     "pointnet2_ops": ("pointnet2_ops", "3.0.0"),
     "knn_cuda": ("knn_cuda", "0.2"),
     "torch_cluster": ("torch_cluster", "1.6.3"),

@@ -29,10 +29,29 @@ PEERS = {
     "torchsparse": "sparse3d.compat.torchsparse",
     "torchsparse_1_4": "sparse3d.compat.torchsparse_1_4",
     "flex_gemm": "sparse3d.compat.flex_gemm",
+    "pointnet2_ops": "sparse3d.compat.pointnet2_ops",
+    "knn_cuda": "sparse3d.compat.knn_cuda",
+    "torch_cluster": "sparse3d.compat.torch_cluster",
+    "torch_scatter": "sparse3d.compat.torch_scatter",
+    "pytorch3d": "sparse3d.compat.pytorch3d",
+    "pointops": "sparse3d.compat.pointops",
+    "pointops 1.x": "sparse3d.compat.pointops",
+    "pointops2": "sparse3d.compat.pointops2",
+    "mps_pointops": "sparse3d.compat.mps_pointops",
 }
-DOCUMENTS = {"spconv 1.x": "spconv", "torchsparse_1_4": "torchsparse"}
+DOCUMENTS = {
+    "spconv 1.x": "spconv",
+    "torchsparse_1_4": "torchsparse",
+    "pointops 1.x": "pointops",
+    "pointops2": "pointops",
+}
 """Peers that are told of in another's document, before their own names there."""
-TITLES = {"spconv 1.x": "`spconv.utils` of 1.2", "torchsparse_1_4": "1.4"}
+TITLES = {
+    "spconv 1.x": "`spconv.utils` of 1.2",
+    "torchsparse_1_4": "1.4",
+    "pointops 1.x": "the first generation",
+    "pointops2": "`pointops2`",
+}
 Facts = dict[str, Any]
 
 
@@ -89,11 +108,29 @@ def parameters(signature: str) -> list[tuple[str, Any]]:
     return made
 
 
+def by_position(signature: str) -> tuple[int, int]:
+    """Arguments without names (of an autograd function's `apply`), and how many must be given."""
+    arguments = ast.parse(f"def f{signature}: pass").body[0].args  # type: ignore[attr-defined]
+    total = len(arguments.posonlyargs)
+    return (total, total - len(arguments.defaults)) if total else ()  # type: ignore[return-value]
+
+
+def _by_position(mine: list[inspect.Parameter], total: int, least: int) -> str:
+    places = [p for p in mine if p.kind is not p.KEYWORD_ONLY]
+    if len(places) < total:
+        return f"takes {len(places)} arguments"
+    needed = [p.name for p in mine if p.default is p.empty]
+    return f"{needed[least]} must be given" if len(needed) > least else ""
+
+
 def mismatch(function: Any, signature: str) -> str:
     """How a callable's parameters differ from recorded ones; empty if they do not."""
     mine = inspect.signature(function).parameters
     if any(p.kind is p.VAR_POSITIONAL for p in mine.values()):
         return ""
+    unnamed = by_position(signature)
+    if unnamed:
+        return _by_position(list(mine.values()), *unnamed)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in mine.values())
     for name, default in parameters(signature):
         if name not in mine:

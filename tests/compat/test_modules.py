@@ -16,6 +16,7 @@ INSTALLED = {
     "minkowski": "MinkowskiEngine",
     "spconv 1.x": "spconv",
     "torchsparse_1_4": "torchsparse==1.4.0",
+    "pointops 1.x": "pointops",
 }
 EVERY = [(peer, module) for peer, modules in MODULES.items() for module in modules]
 
@@ -29,7 +30,9 @@ def _clean() -> Iterator[None]:
 @pytest.mark.parametrize(("peer", "module"), EVERY)
 def test_every_module(peer: str, module: str) -> None:
     """What is told of as absent is absent with all below it."""
-    sparse3d.compat.install(INSTALLED.get(peer, peer))
+    name = INSTALLED.get(peer, peer)
+    if name.partition("==")[0] not in sparse3d.compat.install(name):
+        pytest.skip("a real package of that name is installed here")
     parts = module.split(".")
     above = {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
     if above & set(migration.absent(peer.removesuffix(" 1.x"))):

@@ -18,7 +18,7 @@ from sparse3d import compat
 
 NAMES = (
     "pointnet2_ops", "knn_cuda", "torch_cluster", "torch_scatter", "pytorch3d", "pointops",
-    "pointops2",
+    "pointops2", "mps_pointops",
 )  # fmt: skip
 
 
@@ -79,6 +79,54 @@ def test_real_packages_are_left_alone(tmp_path, monkeypatch) -> None:
     import knn_cuda
 
     assert not hasattr(knn_cuda, "real")
+
+
+def test_mps_pointops() -> None:
+    import mps_pointops
+    from mps_pointops import compat as switch
+    from mps_pointops import nearest, pytorch3d, voxel
+
+    points = make_cloud("uniform", 60)
+    assert mps_pointops.knn is mps_pointops.ops.knn
+    assert nearest.nearest(points, points).tolist() == list(range(60))
+    found = pytorch3d.ball_query(points[None], points[None], K=1, radius=0.1)
+    assert isinstance(found, pytorch3d.KNN)
+    assert found.idx[0, :, 0].tolist() == list(range(60))
+    assert isinstance(voxel.voxelize(points, 1.0), voxel.Voxelization)
+    assert not isinstance(nearest, type(nearest.nearest))  # the modules keep their names
+
+    compat.uninstall("pointnet2_ops", "knn_cuda", "torch_cluster", "pointops")
+    assert switch.install() == ["pointnet2_ops", "knn_cuda", "torch_cluster"]
+    assert "pointops" not in sys.modules
+    assert switch.install(pointcept=True)[-1] == "pointops"
+    import pointops
+    from knn_cuda import KNN
+
+    assert switch.KNN is KNN
+    assert callable(pointops.knn_query)
+
+
+def test_mps_pointops_registers_for_apple_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mps_pointops import pyg
+
+    asked = []
+
+    def register(*keys: str) -> list[str]:
+        asked.append(keys)
+        return ["fps:MPS", "knn:MPS"]
+
+    monkeypatch.setattr(pyg, "register", register)
+    assert pyg.register_mps() == ["fps", "knn"]
+    assert asked == [("MPS",)]
+
+
+@pytest.mark.parametrize("name", ["ops.cubify", "ops.wmean", "loss.mesh_edge_loss"])
+def test_the_rest_of_pytorch3d_refuses(name: str) -> None:
+    import pytorch3d
+
+    module, _, function = name.partition(".")
+    with pytest.raises(NotImplementedError, match=f"pytorch3d.{name}: sparse3d has pytorch3d's"):
+        getattr(getattr(pytorch3d, module), function)(torch.zeros(1), size=3)
 
 
 class TestPointnet2Ops:

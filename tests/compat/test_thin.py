@@ -9,8 +9,8 @@ import pytest
 
 COMPAT = Path(__file__).parents[2] / "sparse3d/compat"
 POINTS = (
-    "knn_cuda", "pointnet2_ops", "pointops", "pointops2", "pytorch3d", "torch_cluster",
-    "torch_scatter",
+    "knn_cuda", "mps_pointops", "pointnet2_ops", "pointops", "pointops2", "pytorch3d",
+    "torch_cluster", "torch_scatter",
 )  # fmt: skip
 FILES = sorted(
     [file for package in POINTS for file in (COMPAT / package).rglob("*.py")] + [COMPAT / "pyg.py"]

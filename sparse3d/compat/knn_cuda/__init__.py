@@ -3,9 +3,12 @@
 | name | status | difference |
 |---|---|---|
 | KNN, knn | same | float64 stays float64; k > N is a ValueError |
+| load_cpp_ext | refused | there is nothing to compile |
 """
 
 from __future__ import annotations
+
+from typing import NoReturn
 
 import torch
 
@@ -13,7 +16,7 @@ from ...pointops import knn as _knn
 
 __version__ = "0.2"
 
-__all__ = ["KNN", "__version__", "knn"]
+__all__ = ["KNN", "__version__", "knn", "load_cpp_ext"]
 
 
 def knn(ref: torch.Tensor, query: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -43,3 +46,8 @@ class KNN(torch.nn.Module):
             return _knn(query, ref, self.k)
         distances, indices = _knn(query.transpose(1, 2), ref.transpose(1, 2), self.k)
         return distances.transpose(1, 2).contiguous(), indices.transpose(1, 2).contiguous()
+
+
+def load_cpp_ext(ext_name: str) -> NoReturn:
+    """Refuses: kernels are sparse3d's."""
+    raise NotImplementedError(f"knn_cuda.load_cpp_ext({ext_name!r}): there is nothing to compile")

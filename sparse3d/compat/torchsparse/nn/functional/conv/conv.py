@@ -167,13 +167,37 @@ def build_kernel_map(
     generative: bool = False,
     split_mask_num: int = 1,
     split_mask_num_bwd: int = 1,
+    *,
+    parity: bool = False,
 ) -> dict[str, Any]:
     """A kernel map as a dictionary: `coords`, `out_in_map` [M, K] (-1: none), `sizes`,
-    `spatial_range`; taps with the last axis fastest."""
+    `spatial_range`; taps with the last axis fastest.
+
+    Args:
+        _coords: int32 [N, 4] (batch, x, y, z).
+        input_node_num: N.
+        kernel_size: one integer, or one an axis.
+        stride: likewise.
+        padding: likewise.
+        hashmap_keys: accepted, as is what is not named here.
+        hashmap_vals: see `hashmap_keys`.
+        spatial_range: (B, X, Y, Z) of the inputs, or None.
+        mode: "hashmap" or "hashmap_on_the_fly".
+        dataflow: see `hashmap_keys`.
+        downsample_mode: which sites strided layers make.
+        training: see `hashmap_keys`.
+        ifsort: see `hashmap_keys`.
+        generative: see `hashmap_keys`.
+        split_mask_num: see `hashmap_keys`.
+        split_mask_num_bwd: see `hashmap_keys`.
+        parity: repeat the peer's fault: "hashmap" centres kernels on the sites that the padding
+            gives.
+    """
     x = SparseTensor(_coords.new_zeros((len(_coords), 1), dtype=torch.float32), _coords)
     x.spatial_range = spatial_range
     size, steps, shifts = (make_ntuple(v, ndim=3) for v in (kernel_size, stride, padding))
     settings = resolved({"kmap_mode": mode, "downsample_mode": downsample_mode})
+    settings["parity"] = parity
     geometry = _maps.kernel_geometry(x, size, steps, shifts, (1, 1, 1))
     kept = _maps.strided(x, geometry, settings)
     return {

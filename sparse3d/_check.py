@@ -98,6 +98,12 @@ def channels(layer: str, wanted: int, got: int) -> None:
         fail(f"{layer}: input features", f"of {wanted} channels", f"{got} channels")
 
 
+def per_channel(name: str, row: torch.Tensor | None, wanted: int) -> None:
+    """None, or one number a channel in any shape."""
+    if row is not None and row.numel() != wanted:
+        fail(name, f"{wanted} numbers, one a channel", list(row.shape))
+
+
 def positive(name: str, value: int) -> int:
     """An integer above zero."""
     # A traced integer is an int, but torch 2.7 cannot say whether it has an attribute.

@@ -18,6 +18,13 @@ from math import prod
 
 __all__ = [
     "Geometry",
+    "box_around",
+    "centred_padding",
+    "coarser",
+    "cross_offsets",
+    "cube_offsets",
+    "divides",
+    "finer",
     "normalize",
     "output_shape",
     "submanifold_padding",
@@ -91,6 +98,16 @@ class Geometry:
         reach = tuple(d * (k - 1) - p for k, p, d in sizes)
         return replace(self, padding=reach)
 
+    def mirror_taps(self, taps: Sequence[int]) -> list[int]:
+        """The taps of `mirrored()` with the offsets of these taps negated."""
+        return [self.volume - 1 - tap for tap in taps]
+
+    def whole_cell(self, unit: Sequence[int]) -> Geometry:
+        """A cell of so many taps an axis, each `unit` places wide, between single places."""
+        ones, zeros = (1,) * self.ndim, (0,) * self.ndim
+        size = tuple(k * u for k, u in zip(self.kernel_size, unit, strict=True))
+        return Geometry(size, ones, zeros, ones)
+
     def with_stride(self, stride: Sequence[int]) -> Geometry:
         """The same kernel at another stride."""
         return replace(self, stride=tuple(stride))
@@ -119,6 +136,112 @@ def taps(kernel_size: Sequence[int]) -> list[tuple[int, ...]]:
     [(0, 0), (0, 1), (0, 2)]
     """
     return list(itertools.product(*(range(size) for size in kernel_size)))
+
+
+def coarser(stride: Sequence[int], steps: Sequence[int]) -> tuple[int, ...]:
+    """The tensor stride behind a layer of these strides: the products.
+
+    >>> coarser((2, 4), (2, 1))
+    (4, 4)
+    """
+    return tuple(a * b for a, b in zip(stride, steps, strict=True))
+
+
+def finer(stride: Sequence[int], steps: Sequence[int]) -> tuple[int, ...]:
+    """The tensor stride behind a transposed layer of these strides: the quotients, rounded down."""
+    return tuple(a // b for a, b in zip(stride, steps, strict=True))
+
+
+def divides(steps: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether each stride is a multiple of its step; nothing is one of 0.
+
+    >>> divides((2, 1), (4, 3)), divides((2, 0), (4, 0))
+    (True, False)
+    """
+    return all(b != 0 and a % b == 0 for a, b in zip(stride, steps, strict=True))
+
+
+def centred_padding(
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    otherwise: Sequence[int] | None = None,
+    *,
+    stride: Sequence[int] | None = None,
+) -> tuple[int, ...]:
+    """Padding that centres the kernel on axes of odd size (and of stride 1 where one is given).
+
+    Args:
+        kernel_size: one entry an axis.
+        dilation: likewise.
+        otherwise: padding of the other axes; None for 0.
+        stride: likewise.
+
+    >>> centred_padding((3, 2, 5), (1, 1, 2))
+    (1, 0, 4)
+    """
+    rest, steps = otherwise or [0] * len(kernel_size), stride or [1] * len(kernel_size)
+    axes = zip(kernel_size, dilation, rest, steps, strict=True)
+    return tuple(d * (k // 2) if k % 2 and s == 1 else p for k, d, p, s in axes)
+
+
+def cube_offsets(
+    kernel_size: Sequence[int], start: Sequence[int] | None = None, *, first_fastest: bool = False
+) -> list[tuple[int, ...]]:
+    """Offsets of a box's taps.
+
+    Args:
+        kernel_size: one entry an axis.
+        start: the least offset an axis; None centres odd axes and starts even ones at 0.
+        first_fastest: which axis runs fastest, the first or the last.
+
+    >>> cube_offsets((1, 2)), cube_offsets((2, 3), first_fastest=True)[:3]
+    ([(0, 0), (0, 1)], [(0, -1), (1, -1), (0, 0)])
+    """
+    low = [-(k // 2) if k % 2 else 0 for k in kernel_size] if start is None else start
+    axes = [range(a, a + k) for a, k in zip(low, kernel_size, strict=True)]
+    if first_fastest:
+        return [tuple(reversed(row)) for row in itertools.product(*reversed(axes))]
+    return list(itertools.product(*axes))
+
+
+def cross_offsets(kernel_size: Sequence[int]) -> list[tuple[int, ...]]:
+    """Offsets of a cross of odd sizes: the centre, then of each axis 1 to r and -r to -1.
+
+    >>> cross_offsets((3, 1))
+    [(0, 0), (1, 0), (-1, 0)]
+    """
+    made = [(0,) * len(kernel_size)]
+    for axis, size in enumerate(kernel_size):
+        half = size // 2
+        for reach in [*range(1, half + 1), *range(-half, 0)]:
+            made.append(tuple(reach * (a == axis) for a in range(len(kernel_size))))
+    return made
+
+
+def box_around(
+    offsets: Sequence[Sequence[int]], stride: Sequence[int], dilation: Sequence[int]
+) -> tuple[Geometry, tuple[int, ...]]:
+    """The least box that holds listed offsets, and the row-major tap of each in it.
+
+    Args:
+        offsets: at least one, in units of the dilation.
+        stride: of the layer.
+        dilation: of the kernel.
+
+    >>> box_around([(0, 1), (-1, 0)], (1, 1), (1, 1))[1]
+    (3, 0)
+    """
+    columns = list(zip(*offsets, strict=True))
+    low = [min(column) for column in columns]
+    size = tuple(max(column) - a + 1 for column, a in zip(columns, low, strict=True))
+    padding = tuple(-a * d for a, d in zip(low, dilation, strict=True))
+    numbers = []
+    for offset in offsets:
+        number = 0
+        for value, a, extent in zip(offset, low, size, strict=True):
+            number = number * extent + value - a
+        numbers.append(number)
+    return Geometry(size, tuple(stride), padding, tuple(dilation)), tuple(numbers)
 
 
 def submanifold_padding(kernel_size: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:

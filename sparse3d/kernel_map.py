@@ -119,6 +119,10 @@ class KernelMap:
         begin, end = self.splits[index : index + 2].tolist()
         return self.src[begin:end], self.dst[begin:end]
 
+    def pairs_per_tap(self) -> torch.Tensor:
+        """Number of pairs of each tap, int64 [K] on the CPU."""
+        return self.splits.diff()
+
     def select(self, taps: Sequence[int]) -> KernelMap:
         """The map of some taps, in the order given: kernels that are no box (crosses, lists).
 

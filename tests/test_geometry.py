@@ -151,3 +151,63 @@ def test_submanifold_kernels_are_told() -> None:
     assert not centred.with_stride((1, 2)).is_submanifold
     assert not ours.Geometry((3, 2), (1, 1), (1, 1), (1, 1)).is_submanifold
     assert not ours.Geometry((3, 3), (1, 1), (1, 0), (1, 1)).is_submanifold
+
+
+def test_strides_are_multiplied_divided_and_compared() -> None:
+    assert ours.coarser((2, 4, 1), (2, 1, 3)) == (4, 4, 3)
+    assert ours.finer((4, 4, 3), (2, 1, 3)) == (2, 4, 1)
+    assert ours.divides((2, 3), (4, 9))
+    assert not ours.divides((2, 3), (4, 8))
+    assert not ours.divides((0, 1), (0, 1))
+    assert ours.divides((2, 1), (0, 1))
+
+
+def test_centred_padding_is_that_of_odd_axes() -> None:
+    assert ours.centred_padding((3, 2, 5), (2, 2, 1)) == (2, 0, 2)
+    assert ours.centred_padding((3, 2, 5), (1, 1, 1), (7, 8, 9), stride=(2, 1, 1)) == (7, 8, 2)
+
+
+@pytest.mark.parametrize("size", [(3,), (2, 3), (1, 2, 4), (3, 3, 3)])
+def test_offsets_of_a_box(size: tuple[int, ...]) -> None:
+    low = [-(k // 2) if k % 2 else 0 for k in size]
+    wanted = [tuple(a + t for a, t in zip(low, tap, strict=True)) for tap in ours.taps(size)]
+    assert ours.cube_offsets(size) == wanted
+    mirrored = ours.cube_offsets(size[::-1])
+    assert ours.cube_offsets(size, first_fastest=True) == [row[::-1] for row in mirrored]
+    moved = ours.cube_offsets(size, [5] * len(size))
+    assert moved == [tuple(5 + t for t in tap) for tap in ours.taps(size)]
+
+
+def test_offsets_of_a_cross_are_those_off_one_axis_at_most() -> None:
+    found = ours.cross_offsets((3, 1, 5))
+    assert found == [
+        (0, 0, 0), (1, 0, 0), (-1, 0, 0), (0, 0, 1), (0, 0, 2), (0, 0, -2), (0, 0, -1),
+    ]  # fmt: skip
+
+
+def test_the_box_around_offsets_pairs_what_they_say() -> None:
+    """Tap t of the box leads from q to q * stride + offset * dilation."""
+    offsets = [(0, 1), (-1, 0), (2, 3)]
+    box, taps = ours.box_around(offsets, (2, 1), (3, 1))
+    assert box.kernel_size == (4, 4)
+    assert box.stride == (2, 1)
+    for offset, tap in zip(offsets, taps, strict=True):
+        place = ours.taps(box.kernel_size)[tap]
+        reach = [t * d - p for t, d, p in zip(place, box.dilation, box.padding, strict=True)]
+        assert reach == [offset[0] * 3, offset[1]]
+    whole, order = ours.box_around(ours.cube_offsets((3, 2)), (1, 1), (1, 1))
+    assert order == tuple(range(6))
+    assert whole.padding == (1, 0)
+
+
+def test_mirrored_taps_have_negated_offsets() -> None:
+    box, taps = ours.box_around([(0, 1), (-1, 0)], (1, 1), (1, 1))
+    other = box.mirrored()
+    for offset, tap in zip([(0, 1), (-1, 0)], other.mirror_taps(taps), strict=True):
+        place = ours.taps(other.kernel_size)[tap]
+        assert [t - p for t, p in zip(place, other.padding, strict=True)] == [-o for o in offset]
+
+
+def test_a_cell_of_units_is_all_its_places() -> None:
+    cell = ours.Geometry((2, 1), (2, 1), (0, 0), (1, 1)).whole_cell((3, 4))
+    assert (cell.kernel_size, cell.stride, cell.padding) == ((6, 4), (1, 1), (0, 0))

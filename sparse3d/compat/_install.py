@@ -116,9 +116,12 @@ def _register(target: str, name: str, force: bool) -> None:
 def _tree(root: ModuleType) -> Iterator[ModuleType]:
     """A stand-in and everything below it, imported."""
     yield root
+    yield from getattr(root, "_BELOW", ())
     for found in pkgutil.walk_packages(getattr(root, "__path__", []), f"{root.__name__}."):
         if not found.name.rsplit(".", maxsplit=1)[-1].startswith("_"):
-            yield importlib.import_module(found.name)
+            module = importlib.import_module(found.name)
+            yield module
+            yield from getattr(module, "_BELOW", ())
 
 
 def _forget(target: str) -> None:

@@ -200,6 +200,22 @@ def identity_decorator(func: T) -> T:
     return func
 
 
+def input_gradients(
+    function: Callable[..., torch.Tensor], grad: torch.Tensor, *inputs: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """Gradients of a function at its inputs, for interfaces that have a backward function of their
+    own.
+
+    Args:
+        function: takes the inputs, gives one tensor.
+        grad: of its result.
+        *inputs: floating tensors; they are neither changed nor given a gradient.
+    """
+    with torch.enable_grad():
+        leaves = [rows.detach().requires_grad_() for rows in inputs]
+        return torch.autograd.grad(function(*leaves), leaves, grad)
+
+
 def as_function(name: str, apply: Callable[..., Any]) -> type:
     """spconv's `autograd.Function` of an operator: a class whose `apply` is the operator, which
     carries its own gradients."""

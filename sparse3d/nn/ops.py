@@ -132,6 +132,8 @@ def get_indice_pairs(
     subm: bool = False,
     transpose: bool = False,
     num_out_act_bound: int = -1,
+    *,
+    count_all: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Output sites and the pair table of a layer.
 
@@ -148,6 +150,7 @@ def get_indice_pairs(
         subm: outputs are the inputs.
         transpose: `q = p * stride - padding + t * dilation`.
         num_out_act_bound: keep at most so many output rows; -1 for all.
+        count_all: count every tap's pairs of a submanifold layer too, as spconv 1.x does.
 
     Returns:
         Output indices int32 [M, 1 + D], pairs int32 [2, K, N] padded with -1, counts int32 [K] (of
@@ -160,7 +163,7 @@ def get_indice_pairs(
     if 0 < num_out_act_bound < len(out):
         table = neighbour_table(pairs)[:, :num_out_act_bound]
         pairs, out = map_from_neighbours(table, len(indices)), out[:num_out_act_bound]
-    return out, *pair_table(pairs, subm=subm)
+    return out, *pair_table(pairs, subm=subm and not count_all)
 
 
 def get_indice_pairs_implicit_gemm(

@@ -90,11 +90,24 @@ class PointToVoxel:
         return voxels, made.indices, made.counts, made.voxel_ids
 
 
-def _fill_mean(voxels: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+def slot_means(voxels: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """Mean of each voxel's points.
+
+    Args:
+        voxels: [M, P, F]; what lies behind a voxel's points is not read.
+        counts: integers [M], points of each.
+
+    Returns:
+        [M, F].
+    """
     used = torch.arange(voxels.shape[1], device=voxels.device) < counts[:, None]
     owner, _ = used.nonzero(as_tuple=True)
-    mean = reduce_segments(voxels[used], owner, len(voxels), "mean")
-    return torch.where(used[..., None], voxels, mean[:, None])
+    return reduce_segments(voxels[used], owner, len(voxels), "mean")
+
+
+def _fill_mean(voxels: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    used = torch.arange(voxels.shape[1], device=voxels.device) < counts[:, None]
+    return torch.where(used[..., None], voxels, slot_means(voxels, counts)[:, None])
 
 
 def gather_features_by_pc_voxel_id(

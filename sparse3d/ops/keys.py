@@ -22,12 +22,14 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from .. import _check
 from .coordinates import build_table, lookup
 
-__all__ = ["find_keys", "fnv_hash", "key_rows", "ravel_keys"]
+__all__ = ["cell_numbers", "find_keys", "fnv_hash", "key_rows", "ravel_keys"]
 
 _OFFSET, _PRIME = 14695981039346656037 - 2**64, 1099511628211
 _ORDERS = ("FNV-1", "FNV-1a")
@@ -87,6 +89,27 @@ def ravel_keys(rows: torch.Tensor) -> torch.Tensor:
     return keys
 
 
+def cell_numbers(rows: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Row-major number of each row's cell in a grid that starts at 0.
+
+    Args:
+        rows: integers [N, D]; trusted to lie in the grid.
+        shape: D sizes; the first is not read.
+
+    Returns:
+        [N], of the rows' dtype.
+
+    Raises:
+        ValueError: if `shape` has not D entries.
+    """
+    if len(shape) != _check.tensor("rows", rows, 2).shape[1]:
+        _check.fail("shape", f"of {rows.shape[1]} entries", list(shape))
+    number = rows[:, 0]
+    for column, size in zip(rows.unbind(1)[1:], shape[1:], strict=True):
+        number = number * size + column
+    return number
+
+
 def key_rows(keys: torch.Tensor) -> torch.Tensor:
     """Keys as coordinate rows, for `build_table` and `lookup`.
 
@@ -106,18 +129,36 @@ def key_rows(keys: torch.Tensor) -> torch.Tensor:
     return torch.cat([halves.new_zeros((len(keys), 1)), halves], 1)
 
 
-def find_keys(keys: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
+def find_keys(
+    keys: torch.Tensor,
+    queries: torch.Tensor,
+    numbers: torch.Tensor | None = None,
+    *,
+    base: int = 0,
+) -> torch.Tensor:
     """Place of each query among the keys.
 
     Args:
         keys: int32 or int64 [N].
         queries: of the same dtype, of any shape.
+        numbers: integers [N] to give instead of places.
+        base: of places and numbers; 1 counts from 1, and 0 says that there is none.
 
     Returns:
-        int64 of the queries' shape, -1 where a query is no key; of equal keys the lowest row.
+        int64 of the queries' shape, `base - 1` where a query is no key; of equal keys the lowest
+        row.
+
+    Raises:
+        TypeError: if dtypes differ.
+        ValueError: if there are not N numbers.
     """
     if queries.dtype != keys.dtype:
         _check.fail_type("queries", f"{keys.dtype} as keys is", queries.dtype)
     rows = key_rows(keys)
     found = lookup(rows, build_table(rows), key_rows(queries.reshape(-1)))
-    return found.long().reshape(queries.shape)
+    places = found.long().reshape(queries.shape)
+    if numbers is not None:
+        _check.same_rows("numbers", len(numbers), "keys", len(keys))
+        given = torch.cat([numbers.long(), numbers.new_full((1,), -1, dtype=torch.int64)])
+        places = given[places]  # -1 is the last
+    return places + base if base else places

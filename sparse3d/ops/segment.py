@@ -19,14 +19,18 @@ import torch
 from .. import _check
 from .._registry import Op
 from ._conv_reference import CHUNK, _accumulator
-from .order import count_ids
+from .order import count_ids, order_keys, running_sum
 
 __all__ = [
     "agreed_labels",
     "count_segments",
+    "first_of_segments",
+    "means_by_counts",
     "reduce_segments",
+    "sparse_product",
     "spread_segments",
     "standardize_segments",
+    "sum_by_channel",
 ]
 
 REDUCTIONS = ("sum", "mean", "max")
@@ -163,8 +167,96 @@ def reduce_segments(
     return cast(torch.Tensor, (segment_sum(wide, ids, num) / count.clamp(min=1)).to(values.dtype))
 
 
+def means_by_counts(values: torch.Tensor, ids: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """The sum of each segment's rows over a count that the caller states.
+
+    Args:
+        values: [N, C]; half precision is summed and divided in float32.
+        ids: int64 [N], each in [0, M), or -1 for a row that counts nowhere.
+        counts: [M]; one below 1 counts as 1.
+
+    Returns:
+        [M, C], of the values' dtype; differentiable.
+
+    Raises:
+        ValueError: if rows do not fit.
+    """
+    _check.same_rows("ids", len(ids), "values", len(values))
+    if bool((ids < 0).any()):
+        inside = (ids >= 0).nonzero()[:, 0]
+        values, ids = take_rows(values, inside), ids[inside]
+    # Neither the sum nor the count of a crowded segment fits half precision.
+    total = reduce_segments(values.to(_accumulator(values.dtype)), ids, len(counts))
+    return (total / counts.clamp(min=1)[:, None].to(total.dtype)).to(values.dtype)
+
+
+def sparse_product(
+    rows: torch.Tensor, cols: torch.Tensor, values: torch.Tensor, num: int, dense: torch.Tensor
+) -> torch.Tensor:
+    """`A @ dense` for a matrix A of listed entries, `A[rows[i], cols[i]] += values[i]`.
+
+    Args:
+        rows: int64 [P], each in [0, num).
+        cols: int64 [P], rows of `dense`; trusted.
+        values: [P].
+        num: rows of A.
+        dense: [N, C].
+
+    Returns:
+        [num, C]; differentiable in `values` and `dense`, sums in fixed order.
+    """
+    gathered = spread_segments(dense, cols) * values.to(dense.dtype)[:, None]
+    return reduce_segments(gathered, rows, num)
+
+
+def sum_by_channel(values: torch.Tensor, ids: torch.Tensor, num: int) -> torch.Tensor:
+    """Sum entries that share a row number and a channel: what a maximum's gradient is made of.
+
+    Args:
+        values: [M, C].
+        ids: int64 [M, C], each in [0, num), or negative for an entry that counts nowhere.
+        num: number of rows.
+
+    Returns:
+        [num, C].
+
+    Raises:
+        ValueError: if `ids` is of another shape.
+    """
+    if ids.shape != values.shape:
+        _check.fail("ids", f"of shape {list(values.shape)} as values is", list(ids.shape))
+    channels = values.shape[1]
+    column = torch.arange(channels, device=ids.device)
+    place = torch.where(ids < 0, num, ids) * channels + column
+    flat = reduce_segments(values.reshape(-1, 1), place.reshape(-1), (num + 1) * channels)
+    return flat.reshape(num + 1, channels)[:num]
+
+
+def first_of_segments(ids: torch.Tensor, num: int) -> torch.Tensor:
+    """The lowest row of each segment.
+
+    Args:
+        ids: int64 [N], each in [0, num).
+        num: number of segments.
+
+    Returns:
+        int64 [num], -1 for a segment without rows.
+    """
+    if len(ids) == 0:
+        return ids.new_full((num,), -1)
+    counts = count_ids(ids, num)
+    begins = (running_sum(counts) - counts).clamp(max=len(ids) - 1)
+    return torch.where(counts > 0, order_keys(ids)[begins], -1)
+
+
 def standardize_segments(
-    values: torch.Tensor, ids: torch.Tensor, num: int, eps: float, groups: int | None = None
+    values: torch.Tensor,
+    ids: torch.Tensor,
+    num: int,
+    eps: float,
+    groups: int | None = None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Each segment's rows with its mean taken off, over its standard deviation (biased).
 
@@ -174,17 +266,21 @@ def standardize_segments(
         num: number of segments.
         eps: added to the variance.
         groups: channels share mean and deviation in so many groups; None for each its own.
+        weight: C numbers that the result is multiplied by, or None.
+        bias: C numbers that are added last, or None.
 
     Returns:
         [N, C].
 
     Raises:
-        ValueError: if rows, devices or groups do not fit.
+        ValueError: if rows, devices, groups, weight or bias do not fit.
         TypeError: if `values` is not floating.
     """
     channels = values.shape[1]
     if groups is not None and channels % _check.positive("groups", groups):
         _check.fail("groups", f"a divisor of {channels} channels", groups)
+    _check.per_channel("weight", weight, channels)
+    _check.per_channel("bias", bias, channels)
 
     def mean(rows: torch.Tensor) -> torch.Tensor:
         one = reduce_segments(rows, ids, num, "mean")
@@ -193,8 +289,11 @@ def standardize_segments(
         shared = one.reshape(num, groups, -1).mean(2, keepdim=True)
         return shared.expand(num, groups, channels // groups).reshape(num, channels)
 
+    from .rows import affine_rows
+
     centred = values - spread_segments(mean(values), ids)
-    return centred * spread_segments(torch.rsqrt(mean(centred.square()) + eps), ids)
+    scaled = centred * spread_segments(torch.rsqrt(mean(centred.square()) + eps), ids)
+    return affine_rows(scaled, weight, bias)
 
 
 def spread_segments(values: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:

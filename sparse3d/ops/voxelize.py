@@ -77,16 +77,18 @@ def _map_reference(
     return torch.stack(rows, 1), trilinear_weights(points[:, 1:])
 
 
-def trilinear_weights(points: torch.Tensor) -> torch.Tensor:
+def trilinear_weights(points: torch.Tensor, edge: float = 1.0) -> torch.Tensor:
     """Weights of the 2^D corners of each point's cell.
 
     Args:
-        points: floating [Q, D], in units of a cell.
+        points: floating [Q, D].
+        edge: of a cell.
 
     Returns:
         [Q, 2^D]; corner bits run with the last axis fastest, as `cell_corners` lists them.
     """
-    fraction = points - points.floor()
+    scaled = points if edge == 1 else points / edge
+    fraction = scaled - scaled.floor()
     weights = []
     for corner in itertools.product((False, True), repeat=points.shape[1]):
         upper = torch.tensor(corner, device=points.device)

@@ -7,14 +7,24 @@ curve", 2004. Bit 3n + 2 of a code is of axis 0, 3n + 1 of axis 1, 3n of axis 2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from .. import _check
 
-__all__ = ["hilbert_cells", "hilbert_codes", "z_order_cells", "z_order_codes"]
+__all__ = [
+    "hilbert_cells",
+    "hilbert_codes",
+    "site_codes",
+    "sites_of_codes",
+    "z_order_cells",
+    "z_order_codes",
+]
 
 MOST_BITS = 21
 Axes = list[torch.Tensor]
+Curve = Callable[[torch.Tensor, int], torch.Tensor]
 
 
 def z_order_codes(cells: torch.Tensor, bits: int) -> torch.Tensor:
@@ -63,6 +73,42 @@ def hilbert_cells(codes: torch.Tensor, bits: int) -> torch.Tensor:
         for axis in (2, 1, 0):
             _untwist(axes, axis, level)
     return torch.stack(axes, 1).int()
+
+
+def site_codes(coords: torch.Tensor, bits: int, order: str = "z_order") -> torch.Tensor:
+    """Codes int64 [N] of sites, the batch id in the bits above those of the cell.
+
+    Args:
+        coords: int32 [N, 4], (batch, *cell).
+        bits: of an axis.
+        order: "z_order" or "hilbert".
+
+    Raises:
+        ValueError: as of `z_order_codes`, or if `order` is another word.
+
+    Example:
+        >>> site_codes(torch.tensor([[2, 0, 0, 1]], dtype=torch.int32), 1)
+        tensor([17])
+    """
+    codes = _curve(order)[0](coords[:, 1:], bits)
+    return codes | coords[:, 0].long() << 3 * bits
+
+
+def sites_of_codes(codes: torch.Tensor, bits: int, order: str = "z_order") -> torch.Tensor:
+    """Sites int32 [N, 4] of codes int [N]; an int32 code is read as an unsigned number."""
+    wide = codes.long() & 0xFFFFFFFF if codes.dtype == torch.int32 else codes
+    batch = (wide >> 3 * bits).int()
+    return torch.cat([batch[:, None], _curve(order)[1](wide, bits)], 1)
+
+
+def _curve(order: str) -> tuple[Curve, Curve]:
+    curves = {
+        "z_order": (z_order_codes, z_order_cells),
+        "hilbert": (hilbert_codes, hilbert_cells),
+    }
+    if order not in curves:
+        _check.fail("order", f"one of {list(curves)}", repr(order))
+    return curves[order]
 
 
 def _untwist(axes: Axes, axis: int, level: int) -> None:

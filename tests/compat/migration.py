@@ -2,18 +2,23 @@
 
     python tests/compat/migration.py   # writes them; a test keeps them true
 
-A name works if it is there with the recorded parameters and defaults; whatever is otherwise must
-be told in the document's own words, as a line `* \\`name\\`: ...` under "What differs" or "What is
-refused", and what is refused must say so when called.
+A name refuses if it says NotImplementedError when it is called (`probed`, in a process of its own);
+it works if it is there with the recorded parameters and defaults; whatever is otherwise must be
+told in the document's own words, as a line `* \\`name\\`: ...` under "What differs", which a test
+exercises (test_differences.py), or "What is refused".
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +57,8 @@ TITLES = {
     "pointops 1.x": "the first generation",
     "pointops2": "`pointops2`",
 }
+AS_THE_PEER = {"fuse_spconv_act_eval": "refuses what is no ReLU, as the peer's does"}
+"""Names that refuse the arguments of a probe, and not others."""
 Facts = dict[str, Any]
 
 
@@ -69,22 +76,26 @@ def document(peer: str) -> Path:
     return DOCS / f"{DOCUMENTS.get(peer, peer)}.md"
 
 
-def told(peer: str, heading: str) -> dict[str, str]:
-    """Names -> words of the lines `* `name`, `other`: words` under a heading."""
+def lines(peer: str, heading: str) -> dict[tuple[str, ...], str]:
+    """Names -> words of each line `* `name`, `other`: words` under a heading."""
     text = document(peer).read_text().split(MARKER)[0]
     part = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
     made = {}
     for line in re.findall(r"^\* ((?:.+\n)(?:  .+\n)*)", part[1] if part else "", re.MULTILINE):
         names, _, words = line.partition(": ")
-        for name in re.findall(r"`([^`]+)`", names):
-            made[name] = " ".join(words.split())
+        made[tuple(re.findall(r"`([^`]+)`", names))] = " ".join(words.split())
     return made
+
+
+def told(peer: str, heading: str) -> dict[str, str]:
+    """Each name of those lines -> words."""
+    return {name: words for names, words in lines(peer, heading).items() for name in names}
 
 
 def absent(peer: str) -> list[str]:
     """Modules told of under "What differs" in a line that ends so: `not there.`"""
-    lines = told(peer, "What differs").items()
-    return [name for name, words in lines if words.endswith("not there.")]
+    known = told(peer, "What differs").items()
+    return [name for name, words in known if words.endswith("not there.")]
 
 
 # ------------------------------------------------------------------------------ comparing
@@ -195,13 +206,46 @@ def refuses(value: Any) -> bool:
     return False
 
 
+def probe() -> dict[str, list[str]]:
+    """Names of each peer that refuse a call. It may leave settings behind: see `probed`."""
+    made: dict[str, list[str]] = {peer: [] for peer in PEERS}
+    for peer in PEERS:
+        for module, names in recorded(peer).items():
+            for name in names:
+                try:
+                    value = find(peer, module, name)
+                    refused = callable(value) and refuses(value)
+                except (AttributeError, ModuleNotFoundError, ValueError):
+                    continue  # not there, which test_every_name tells, or without a signature
+                if refused:
+                    made[peer].append(f"{module}.{name}")
+    return made
+
+
+@functools.lru_cache
+def probed() -> dict[str, list[str]]:
+    """What `probe` finds, in another process: its calls must not touch the settings of this one."""
+    code = "import compat.migration as m, json, sys; json.dump(m.probe(), sys.stderr)"
+    paths = [str(HERE.parent), *sys.path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, list[str]] = json.loads(run.stderr)
+    return found
+
+
 # ------------------------------------------------------------------------------ the table
 
 
 def status(peer: str, module: str, name: str) -> str:
-    """`works`, `works with a difference` or `refuses`."""
+    """`works`, `works with a difference` or `refuses`: the last by calling it."""
     keys = (name, f"{module}.{name}")
-    if any(key in told(peer, "What is refused") for key in keys):
+    if f"{module}.{name}" in probed()[peer] and name not in AS_THE_PEER:
         return "refuses"
     if any(key in told(peer, "What differs") for key in keys):
         return "works with a difference"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 from compat import migration
 
 import sparse3d.compat
@@ -42,11 +43,24 @@ def test_every_name(peer: str, module: str, name: str) -> None:
     """It is there; its parameters are the recorded ones, or the document says what differs."""
     facts = migration.recorded(peer)[module][name]
     found = migration.status(peer, module, name)
+    keys = {name, f"{module}.{name}"}
+    assert (found == "refuses") == bool(keys & set(migration.told(peer, "What is refused")))
     if found == "refuses":
-        assert migration.refuses(migration.find(peer, module, name))
         return
     words = migration.difference(peer, module, name, facts)
     assert not words or found == "works with a difference", words
+
+
+def test_a_probe_tells_refusals_from_errors() -> None:
+    class Refusing:
+        def __init__(self, size: int, bias: bool = True) -> None:
+            raise NotImplementedError
+
+    assert migration.refuses(Refusing)
+    assert not migration.refuses(torch.nn.Linear)
+    assert not migration.refuses(torch.nn.functional.relu)
+    for name in migration.AS_THE_PEER:
+        assert any(entry.endswith(f".{name}") for entry in migration.probed()["spconv"])
 
 
 def test_told_names_are_recorded() -> None:

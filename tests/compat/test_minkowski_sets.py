@@ -187,3 +187,15 @@ def test_the_backend_quantizes_with_labels_and_the_way_back() -> None:
     first, inverse, merged = _C.quantize_label_th(cells, labels, -9)
     assert torch.equal(cells[first][inverse], cells)
     assert merged.tolist() == [1, -9]
+
+
+def test_batch_ids_that_the_origin_lacks_are_refused() -> None:
+    """Rows of samples that no row of the origin stands for would be written past its end."""
+    first = ME.SparseTensor(torch.ones(1, 1), torch.tensor([[0, 1, 1]], dtype=torch.int32))
+    pool = ME.MinkowskiGlobalSumPooling()
+    assert pool(first).F.tolist() == [[1.0]]
+    later = torch.tensor([[0, 1, 1], [3, 1, 1]], dtype=torch.int32)
+    manager = first.coordinate_manager
+    second = ME.SparseTensor(torch.ones(2, 1), later, coordinate_manager=manager)
+    with pytest.raises(ValueError, match=r"batch ids must be among \[0\], those pooled first"):
+        pool(second)

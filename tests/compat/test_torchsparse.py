@@ -431,3 +431,22 @@ def test_the_hash_map_centres_kernels_on_request(
         assert not torch.allclose(plain.feats, wanted, atol=1e-3)
         other = made("hashmap_on_the_fly", True)
         assert len(other.feats) != len(wanted) or not torch.allclose(other.feats, wanted, atol=1e-3)
+
+
+@pytest.mark.parametrize("parity", [False, True])
+def test_a_map_by_hand_is_that_of_its_layer(parity: bool) -> None:
+    """`build_kernel_map` restores the fault of the "hashmap" mode where the layer does."""
+    x = scene()
+    sizes, config = {"kernel_size": 3, "stride": 2, "padding": 0}, {"kmap_mode": "hashmap"}
+    build = ts.nn.functional.build_kernel_map
+    made = build(x.coords, len(x.coords), **sizes, mode="hashmap", parity=parity)
+    layer = ts.nn.Conv3d(4, 5, **sizes, config=config, parity=parity)
+    table, kernel = made["out_in_map"], layer.canonical_kernel().flatten(1, 3)
+    wanted = torch.zeros(len(made["coords"]), 5)
+    for row, tap in (table >= 0).nonzero().tolist():
+        wanted[row] += kernel[:, tap] @ x.feats[table[row, tap]]
+    out = layer(x)
+    assert torch.equal(out.coords, made["coords"])
+    torch.testing.assert_close(out.feats, wanted)
+    other = build(x.coords, len(x.coords), **sizes, mode="hashmap", parity=not parity)
+    assert not torch.equal(other["out_in_map"], table)

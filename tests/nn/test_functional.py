@@ -9,7 +9,8 @@ import sparse3d.nn as spnn
 from sparse3d.nn import functional as Fsp
 from sparse3d.nn import ops
 from sparse3d.nn.hash import HashTable
-from sparse3d.nn.utils import PointToVoxel, gather_features_by_pc_voxel_id
+from sparse3d.nn.initial import normal_by_fan_, uniform_by_fan_
+from sparse3d.nn.utils import PointToVoxel, gather_features_by_pc_voxel_id, slot_means
 
 SITES = torch.tensor([[0, 0, 0], [0, 0, 1], [0, 1, 1], [0, 3, 3]], dtype=torch.int32)
 
@@ -238,3 +239,37 @@ def test_remove_duplicate_merges() -> None:
     out = spnn.spatial.RemoveDuplicate()(x)
     assert out.indices.tolist() == [[0, 1, 1], [0, 2, 2]]
     assert out.features[:, 0].tolist() == [2.0, 1.0]
+
+
+def test_gradients_at_inputs_leave_them_alone() -> None:
+    left, right = torch.tensor([2.0, 3.0]), torch.tensor([5.0, 7.0])
+    with torch.no_grad():
+        found = Fsp.input_gradients(lambda a, b: a * b, torch.tensor([1.0, 10.0]), left, right)
+    assert [grad.tolist() for grad in found] == [[5.0, 70.0], [2.0, 30.0]]
+    assert not left.requires_grad
+
+
+def test_every_tap_may_be_counted() -> None:
+    sites = torch.tensor([[0, 1, 1], [0, 1, 2], [0, 3, 3]], dtype=torch.int32)
+    sizes = [3, 3], [1, 1], [1, 1], [1, 1], [0, 0]
+    _, table, counts = ops.get_indice_pairs(sites, 1, [5, 5], None, *sizes, True, count_all=True)
+    assert counts.tolist() == [0, 0, 0, 1, 3, 1, 0, 0, 0]
+    assert counts.tolist() == (table[0] >= 0).sum(1).tolist()
+
+
+@pytest.mark.parametrize("fan", [1, 27])
+def test_initial_values_by_fan(fan: int) -> None:
+    kernel, bias = torch.full((4000,), 9.0), torch.full((4000,), 9.0)
+    uniform_by_fan_(fan, kernel, None, bias)
+    for values in (kernel, bias):
+        assert float(values.abs().max()) == pytest.approx(fan**-0.5, rel=0.01)
+        assert float(values.std()) == pytest.approx((3 * fan) ** -0.5, rel=0.05)
+    assert normal_by_fan_(fan, kernel, 2.0) is kernel
+    assert float(kernel.std()) == pytest.approx(2 * fan**-0.5, rel=0.05)
+    with pytest.raises(ValueError, match="fan must be > 0, got 0"):
+        uniform_by_fan_(0, kernel)
+
+
+def test_means_of_slots() -> None:
+    voxels = torch.tensor([[[1.0], [3.0], [9.0]], [[4.0], [9.0], [9.0]]])
+    assert slot_means(voxels, torch.tensor([2, 1])).tolist() == [[2.0], [4.0]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sparse3d.ops.keys import find_keys, fnv_hash, key_rows, ravel_keys
+from sparse3d.ops.keys import cell_numbers, find_keys, fnv_hash, key_rows, ravel_keys
 
 WORD = 2**64
 RNG = np.random.default_rng(5)
@@ -85,3 +85,23 @@ def test_what_is_refused() -> None:
         key_rows(torch.zeros(3))
     with pytest.raises(TypeError, match=r"queries must be torch\.int64 as keys is"):
         find_keys(torch.zeros(3).long(), torch.zeros(3).int())
+
+
+def test_numbers_of_keys_and_where_they_start() -> None:
+    keys, queries = torch.tensor([7, 5, 7]), torch.tensor([[5, 9], [7, 7]])
+    assert find_keys(keys, queries, base=1).tolist() == [[2, 0], [1, 1]]
+    numbers = torch.tensor([40, 60, 80], dtype=torch.int32)
+    assert find_keys(keys, queries, numbers).tolist() == [[60, -1], [40, 40]]
+    assert find_keys(keys, queries, numbers, base=1).tolist() == [[61, 0], [41, 41]]
+    assert find_keys(keys[:0], queries, numbers[:0], base=1).tolist() == [[0, 0], [0, 0]]
+    with pytest.raises(ValueError, match="numbers must be of 3 rows as keys has, got 2 rows"):
+        find_keys(keys, queries, numbers[:2])
+
+
+def test_cell_numbers_are_row_major() -> None:
+    shape = (3, 4, 5)
+    rows = np.argwhere(np.ones(shape, dtype=bool))
+    found = cell_numbers(torch.from_numpy(rows), shape)
+    assert found.tolist() == list(range(60))
+    with pytest.raises(ValueError, match=r"shape must be of 3 entries, got \[4, 5\]"):
+        cell_numbers(torch.from_numpy(rows), shape[1:])

@@ -116,3 +116,58 @@ def test_labels_that_agree(dtype: torch.dtype) -> None:
         ops.agreed_labels(labels.float(), ids, 5, 99)
     with pytest.raises(ValueError, match="ids must be of 6 rows as labels has, got 5 rows"):
         ops.agreed_labels(labels, ids[:5], 5, 99)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_means_by_stated_counts(dtype: torch.dtype) -> None:
+    values, ids = random((9, 4), dtype), torch.tensor([2, 0, -1, 2, 2, 0, 3, -1, 2])
+    counts = torch.tensor([2, 0, 4, 5])
+    values.requires_grad_()
+    found = ops.means_by_counts(values, ids, counts)
+    for segment, count in enumerate([2, 1, 4, 5]):
+        wanted = values.detach().double()[ids == segment].sum(0) / count
+        assert_close(found[segment].detach(), wanted.to(dtype), dtype)
+    (grad,) = torch.autograd.grad(found.double().sum(), values)
+    shares = [0.25, 0.5, 0, 0.25, 0.25, 0.5, 0.2, 0, 0.25]
+    assert_close(grad[:, 0], torch.tensor(shares, dtype=torch.float64).to(dtype), dtype)
+    with pytest.raises(ValueError, match="ids must be of 9 rows as values has, got 8 rows"):
+        ops.means_by_counts(values, ids[:8], counts)
+
+
+def test_products_with_listed_entries() -> None:
+    rows, cols = torch.tensor([0, 2, 0, 2, 2]), torch.tensor([1, 1, 0, 1, 3])
+    values = torch.rand(5, dtype=torch.float64, requires_grad=True)
+    dense = torch.rand(4, 3, dtype=torch.float64, requires_grad=True)
+    matrix = torch.zeros(3, 4, dtype=torch.float64)
+    for row, col, value in zip(rows, cols, values.tolist(), strict=True):
+        matrix[row, col] += value
+    found = ops.sparse_product(rows, cols, values, 3, dense)
+    torch.testing.assert_close(found, matrix @ dense.detach())
+    assert torch.autograd.gradcheck(
+        lambda v, d: ops.sparse_product(rows, cols, v, 3, d), (values, dense)
+    )
+
+
+def test_first_rows() -> None:
+    ids = torch.tensor([3, 1, 3, 1, 0])
+    assert ops.first_of_segments(ids, 5).tolist() == [4, 1, -1, 0, -1]
+    assert ops.first_of_segments(ids[:0], 2).tolist() == [-1, -1]
+
+
+def test_entries_of_one_row_and_channel_are_added() -> None:
+    values, ids = torch.arange(8.0).reshape(4, 2), torch.tensor([[0, 2], [0, -1], [2, 2], [-1, 0]])
+    found = ops.sum_by_channel(values, ids, 4)
+    assert found.tolist() == [[0.0 + 2, 7], [0, 0], [4, 1.0 + 5], [0, 0]]
+    with pytest.raises(ValueError, match=r"ids must be of shape \[4, 2\] as values is, got \[4\]"):
+        ops.sum_by_channel(values, ids[:, 0], 4)
+
+
+@pytest.mark.parametrize("groups", [None, 2])
+def test_standardized_rows_have_weight_and_bias(groups: int | None) -> None:
+    values, ids = random((7, 4), torch.float32), torch.tensor([0, 1, 0, 1, 1, 0, 0])
+    weight, bias = torch.tensor([[1.0, 2, 3, 4]]), torch.tensor([0.5, 0, -1, 2])
+    plain = ops.standardize_segments(values, ids, 2, 1e-5, groups)
+    found = ops.standardize_segments(values, ids, 2, 1e-5, groups, weight, bias)
+    assert_close(found, plain * weight + bias, torch.float32)
+    with pytest.raises(ValueError, match="weight must be 4 numbers, one a channel"):
+        ops.standardize_segments(values, ids, 2, 1e-5, groups, bias[:3])

@@ -7,7 +7,14 @@ import itertools
 import pytest
 import torch
 
-from sparse3d.pointops.curves import hilbert_cells, hilbert_codes, z_order_cells, z_order_codes
+from sparse3d.pointops.curves import (
+    hilbert_cells,
+    hilbert_codes,
+    site_codes,
+    sites_of_codes,
+    z_order_cells,
+    z_order_codes,
+)
 
 
 def every_cell(bits: int) -> torch.Tensor:
@@ -52,3 +59,16 @@ def test_what_does_not_fit_is_named() -> None:
         hilbert_codes(torch.zeros(1, 3).long(), 22)
     with pytest.raises(ValueError, match=r"cells must be of shape \[N, 3\]"):
         hilbert_codes(torch.zeros(1, 4).long(), 2)
+
+
+@pytest.mark.parametrize("order", ["z_order", "hilbert"])
+def test_the_batch_lies_above_the_cell(order: str) -> None:
+    cells = torch.tensor(list(itertools.product(range(4), repeat=3)), dtype=torch.int32)
+    sites = torch.cat([torch.cat([cells.new_full((64, 1), b), cells], 1) for b in range(3)])
+    codes = site_codes(sites, 2, order)
+    own = {"z_order": z_order_codes, "hilbert": hilbert_codes}[order](cells, 2)
+    assert codes.tolist() == [64 * b + int(code) for b in range(3) for code in own]
+    assert torch.equal(sites_of_codes(codes, 2, order), sites)
+    assert sites_of_codes(torch.tensor([-1], dtype=torch.int32), 10).tolist()[0][0] == 3
+    with pytest.raises(ValueError, match=r"order must be one of .*, got 'peano'"):
+        site_codes(sites, 2, "peano")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ... import _check
+from ...ops.rows import combine_segments
 from ...ops.segment import spread_segments
 from ._backend._C import BroadcastMode, CoordinateMapKey
 from .MinkowskiCommon import MinkowskiModuleBase
@@ -21,15 +22,13 @@ __all__ = [
 ]
 
 
-def _spread(
-    features: torch.Tensor,
-    in_key: CoordinateMapKey,
-    glob_key: CoordinateMapKey,
-    manager: CoordinateManager,
+def _samples(
+    in_key: CoordinateMapKey, glob_key: CoordinateMapKey, manager: CoordinateManager
 ) -> torch.Tensor:
+    """Each site's row in a global pool's output."""
     if set(glob_key.get_tensor_stride()) != {0}:
         _check.fail("input_glob", "a global pool's output (tensor stride 0)", glob_key)
-    return spread_segments(features, manager.batch_rows(in_key))
+    return manager.batch_rows(in_key)
 
 
 class MinkowskiBroadcastFunction:
@@ -45,10 +44,9 @@ class MinkowskiBroadcastFunction:
         coords_manager: CoordinateManager,
     ) -> torch.Tensor:
         """Sum or product of each row with its sample's."""
-        rows = _spread(input_features_global, in_coords_key, glob_coords_key, coords_manager)
-        if operation_type == BroadcastMode.ELEMENTWISE_ADDITON:
-            return input_features + rows
-        return input_features * rows
+        how = "add" if operation_type == BroadcastMode.ELEMENTWISE_ADDITON else "mul"
+        samples = _samples(in_coords_key, glob_coords_key, coords_manager)
+        return combine_segments(how, input_features, input_features_global, samples)
 
 
 class MinkowskiBroadcastBase(MinkowskiModuleBase):
@@ -105,7 +103,7 @@ class MinkowskiBroadcast(MinkowskiModuleBase):
     @staticmethod
     def _rows(input: SparseTensor, input_glob: SparseTensor) -> torch.Tensor:
         key, glob_key = input.coordinate_map_key, input_glob.coordinate_map_key
-        return _spread(input_glob.F, key, glob_key, input.coordinate_manager)
+        return spread_segments(input_glob.F, _samples(key, glob_key, input.coordinate_manager))
 
     def __repr__(self) -> str:
         return type(self).__name__

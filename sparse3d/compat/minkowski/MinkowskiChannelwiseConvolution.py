@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import nn
 
 from ... import _check
+from ...nn.initial import uniform_by_fan_
 from ...ops.conv import conv
+from ...ops.rows import affine_rows
 from .MinkowskiCommon import MinkowskiModuleBase, StrideType
-from .MinkowskiConvolution import Where, check_input, tap_weights
+from .MinkowskiConvolution import Where, check_input, stride_after, tap_weights
 from .MinkowskiKernelGenerator import KernelGenerator
 from .MinkowskiSparseTensor import SparseTensor, _get_coordinate_map_key
 
@@ -58,23 +58,19 @@ class MinkowskiChannelwiseConvolution(MinkowskiModuleBase):
         """Convolve; `coords` as `coordinates` of `MinkowskiConvolution`."""
         check_input(type(self).__name__, input, self.dimension, self.in_channels)
         manager, in_key = input.coordinate_manager, input.coordinate_map_key
-        steps = zip(input.tensor_stride, self.kernel_generator.kernel_stride, strict=True)
-        key = _get_coordinate_map_key(input, coords, [a * b for a, b in steps])
+        key = _get_coordinate_map_key(input, coords, stride_after(input, self.kernel_generator))
         if not key.is_key_set():
             key = manager.out_key(in_key, self.kernel_generator)
         pairs = manager.pairs(in_key, key, self.kernel_generator)
         weights = tap_weights(self.kernel[:, None], self.kernel_generator)
         out = conv(input.F, weights, pairs, None, self.in_channels)
-        if self.bias is not None:
-            out = out + self.bias
+        out = affine_rows(out, shift=self.bias)
         return SparseTensor(out, coordinate_map_key=key, coordinate_manager=manager)
 
     def reset_parameters(self, is_transpose: bool = False) -> None:
         """Uniform in +-1/sqrt(channels x taps)."""
-        bound = 1.0 / math.sqrt(self.in_channels * self.kernel_generator.kernel_volume)
-        nn.init.uniform_(self.kernel, -bound, bound)
-        if self.bias is not None:
-            nn.init.uniform_(self.bias, -bound, bound)
+        fan = self.in_channels * self.kernel_generator.kernel_volume
+        uniform_by_fan_(fan, self.kernel, self.bias)
 
     def __repr__(self) -> str:
         kernel = self.kernel_generator

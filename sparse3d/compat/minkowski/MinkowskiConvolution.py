@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -10,7 +9,10 @@ from torch import nn
 
 from ... import _check
 from ...checkpoint import to_canonical
+from ...geometry import coarser, finer
+from ...nn.initial import uniform_by_fan_
 from ...ops.conv import conv
+from ...ops.rows import affine_rows
 from ...ops.segment import take_rows
 from ._backend._C import ConvolutionMode, CoordinateMapKey, RegionType
 from .MinkowskiCommon import MinkowskiModuleBase, StrideType
@@ -193,7 +195,8 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
             pairs = input._manager.sites(key).identity()
             out = conv(input.F, self.kernel.t()[:, None], pairs)
         else:
-            key = _get_coordinate_map_key(input, coordinates, self._out_stride(input))
+            stride = stride_after(input, self.kernel_generator, self.is_transpose)
+            key = _get_coordinate_map_key(input, coordinates, stride)
             weights = self.kernel if self.kernel.ndim == 3 else self.kernel[None]
             out = self.conv.apply(
                 input.F,
@@ -204,15 +207,10 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
                 key,
                 input._manager,
             )
-        if self.bias is not None:
-            out = out + self.bias
+        out = affine_rows(out, shift=self.bias)
         return SparseTensor(
             out, coordinate_map_key=key, coordinate_manager=input.coordinate_manager
         )
-
-    def _out_stride(self, input: SparseTensor) -> list[int]:
-        steps = zip(input.tensor_stride, self.kernel_generator.kernel_stride, strict=True)
-        return [a // b if self.is_transpose else a * b for a, b in steps]
 
     @property
     def kernel_size(self) -> list[int]:
@@ -231,10 +229,7 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
     def reset_parameters(self, is_transpose: bool = False) -> None:
         """Uniform in +-1/sqrt(n), n = channels x taps."""
         channels = self.out_channels if is_transpose else self.in_channels
-        bound = 1.0 / math.sqrt(channels * self.kernel_generator.kernel_volume)
-        nn.init.uniform_(self.kernel, -bound, bound)
-        if self.bias is not None:
-            nn.init.uniform_(self.bias, -bound, bound)
+        uniform_by_fan_(channels * self.kernel_generator.kernel_volume, self.kernel, self.bias)
 
     def __repr__(self) -> str:
         kernel = self.kernel_generator
@@ -340,6 +335,14 @@ class MinkowskiGenerativeConvolutionTranspose(MinkowskiConvolutionBase):
             dimension=dimension,
         )
         self.reset_parameters(True)
+
+
+def stride_after(
+    input: SparseTensor, kernel: KernelGenerator, transposed: bool = False
+) -> list[int]:
+    """The tensor stride of a layer's output."""
+    move = finer if transposed else coarser
+    return list(move(input.tensor_stride, kernel.kernel_stride))
 
 
 def check_input(layer: str, input: Any, dimension: int, channels: int | None = None) -> None:

@@ -9,9 +9,11 @@ from typing import Any, NoReturn
 import torch
 
 from ... import _check
-from ...geometry import Geometry
+from ...geometry import Geometry, coarser, divides, finer
 from ...kernel_map import Coordinates, KernelMap
-from ...ops.coordinates import unique
+from ...ops.coordinates import cells_of, unique
+from ...ops.lattice import in_cells, on_lattice
+from ...ops.order import order_keys
 from ...ops.voxelize import trilinear_map
 from ._backend._C import (
     CoordinateMapKey,
@@ -101,8 +103,7 @@ class CoordinateManager(CoordinateSets):
 
     def stride_map(self, in_key: Key, stride_key: Key) -> torch.Tensor:
         """Input rows and the rows of their cells in a coarser set: int64 [2, n]."""
-        pairs = zip(stride_key.get_tensor_stride(), in_key.get_tensor_stride(), strict=True)
-        if any(b == 0 or a % b for a, b in pairs):
+        if not divides(in_key.get_tensor_stride(), stride_key.get_tensor_stride()):
             _check.fail("tensor stride of the output", f"a multiple of {in_key}", stride_key)
         rows = self._rows_of_cells(self.get_coordinates(in_key), stride_key)
         kept = (rows >= 0).nonzero()[:, 0]
@@ -154,14 +155,13 @@ class CoordinateManager(CoordinateSets):
         if key not in self._off_lattice:
             return self.sites(key), None
         absolute = self.get_coordinates(key)
-        stride = absolute.new_tensor([1, *key.get_tensor_stride()])
-        kept = (absolute % stride == 0).all(1).nonzero()[:, 0]
-        return Coordinates(absolute[kept] // stride, None, self.sites(key).batch_size), kept
+        kept = on_lattice(absolute, key.get_tensor_stride()).nonzero()[:, 0]
+        cells = cells_of(absolute[kept], key.get_tensor_stride())
+        return Coordinates(cells, None, self.sites(key).batch_size), kept
 
     def in_units(self, key: Key, samples: torch.Tensor) -> torch.Tensor:
         """Samples [Q, 1 + D] in index space of a set's level."""
-        stride = samples.new_tensor([1, *key.get_tensor_stride()])
-        return (samples / stride).contiguous()
+        return in_cells(samples, key.get_tensor_stride())
 
     def kernel_map(
         self,
@@ -203,7 +203,7 @@ class CoordinateManager(CoordinateSets):
         taps = [torch.stack(found.tap(tap)) for tap in range(found.num_taps)]
         if as_cell:
             cells = torch.cat(taps, 1)
-            taps = [cells[:, cells[int(is_transpose)].argsort()]]
+            taps = [cells[:, order_keys(cells[int(is_transpose)])]]
         return {tap: rows for tap, rows in enumerate(taps) if rows.shape[1]}
 
     get_kernel_map = kernel_map
@@ -244,10 +244,10 @@ class CoordinateManager(CoordinateSets):
 
     def _build(self, fine: Key, coarse: Key, shape: Region) -> KernelMap:
         source, target, geometry = self.sites(fine), self.sites(coarse), shape.geometry
-        strides = list(zip(fine.get_tensor_stride(), coarse.get_tensor_stride(), strict=True))
+        strides = fine.get_tensor_stride(), coarse.get_tensor_stride()
         if {fine, coarse} & self._off_lattice:
             if shape.as_cell:
-                geometry = _finest(geometry, fine.get_tensor_stride())
+                geometry = geometry.whole_cell(fine.get_tensor_stride())
                 return self.absolute(fine).given(self.absolute(coarse), geometry)
             return self._build_absolute(fine, coarse, geometry)
         if fine == coarse:
@@ -255,8 +255,8 @@ class CoordinateManager(CoordinateSets):
             if geometry.is_submanifold:
                 return source.submanifold(geometry.kernel_size, geometry.dilation)
             return source.given(target, geometry)
-        if all(0 < a <= b and b % a == 0 for a, b in strides):
-            return source.given(target, geometry.with_stride([b // a for a, b in strides]))
+        if 0 not in strides[1] and divides(*strides):
+            return source.given(target, geometry.with_stride(finer(strides[1], strides[0])))
         return self._build_absolute(fine, coarse, geometry)
 
     def _build_absolute(self, fine: Key, coarse: Key, geometry: Geometry) -> KernelMap:
@@ -277,13 +277,12 @@ class CoordinateManager(CoordinateSets):
             return self.stride(in_key, kernel.kernel_stride)
         shape = region(kernel)
         old = in_key.get_tensor_stride()
-        stride = [a * b for a, b in zip(old, kernel.kernel_stride, strict=True)]
+        stride = coarser(old, kernel.kernel_stride)
         # The peer adds the offsets to the inputs to find sites, and takes them off to find pairs.
-        last = shape.geometry.volume - 1
         source, geometry = self.sites(in_key), shape.geometry.mirrored()
         if in_key in self._off_lattice:
             geometry = geometry.scaled(old).with_stride(stride)
-        _, indices = source.reached(geometry, [last - t for t in shape.taps])
+        _, indices = source.reached(geometry, geometry.mirror_taps(shape.taps))
         key = self._free(stride, "", self._sets)
         self._add(key, indices, source.batch_size)
         return key
@@ -293,9 +292,9 @@ class CoordinateManager(CoordinateSets):
         reached."""
         steps = kernel.kernel_stride
         old = in_key.get_tensor_stride()
-        if any(a % b for a, b in zip(old, steps, strict=True)):
+        if not divides(steps, old):
             _check.fail("stride", f"a divisor of the tensor stride {old}", steps)
-        stride = [a // b for a, b in zip(old, steps, strict=True)]
+        stride = finer(old, steps)
         key = CoordinateMapKey(stride, "")
         if key in self._sets and not kernel.expand_coordinates:
             return key
@@ -309,10 +308,3 @@ class CoordinateManager(CoordinateSets):
             self._maps[key, in_key, shape] = found.transposed()
         self._add(key, indices, source.batch_size, off_lattice=off_lattice)
         return key
-
-
-def _finest(cell: Geometry, unit: Sequence[int]) -> Geometry:
-    """All places of a cell of so many units, between absolute coordinates."""
-    ones, zeros = (1,) * cell.ndim, (0,) * cell.ndim
-    size = tuple(k * u for k, u in zip(cell.kernel_size, unit, strict=True))
-    return Geometry(size, ones, zeros, ones)

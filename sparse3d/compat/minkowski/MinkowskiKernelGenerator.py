@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ... import _check
-from ...geometry import Geometry
+from ...geometry import Geometry, box_around, cross_offsets, cube_offsets
 from ._backend._C import CoordinateMapKey, RegionType
 from .MinkowskiCommon import StrideType, convert_to_int_list
 
@@ -47,7 +46,7 @@ def get_kernel_volume(
         return math.prod(kernel_size)
     if any(size % 2 == 0 for size in kernel_size):
         _check.fail("kernel_size", "odd for RegionType.HYPER_CROSS", list(kernel_size))
-    return sum(size - 1 for size in kernel_size) + 1
+    return len(cross_offsets(kernel_size))
 
 
 def convert_region_type(
@@ -195,33 +194,16 @@ def region(kernel: KernelGenerator, *, as_cell: bool = False) -> Region:
         as_cell: whole cells, whatever the parity and dilation (pools whose kernel is their
             stride).
     """
-    offsets = _offsets(kernel, as_cell)
-    dilation = (1,) * len(kernel.kernel_size) if as_cell else tuple(kernel.kernel_dilation)
-    low = [min(axis) for axis in zip(*offsets, strict=True)]
-    size = [max(axis) - a + 1 for axis, a in zip(zip(*offsets, strict=True), low, strict=True)]
-    padding = tuple(-a * d for a, d in zip(low, dilation, strict=True))
-    taps = []
-    for offset in offsets:
-        flat = 0
-        for value, a, extent in zip(offset, low, size, strict=True):
-            flat = flat * extent + value - a
-        taps.append(flat)
-    geometry = Geometry(tuple(size), tuple(kernel.kernel_stride), padding, dilation)
-    is_box = sorted(taps) == list(range(math.prod(size)))
-    return Region(geometry, tuple(taps), is_box, as_cell)
+    ones = [1] * kernel.dimension
+    dilation = ones if as_cell else kernel.kernel_dilation
+    geometry, taps = box_around(_offsets(kernel, as_cell), kernel.kernel_stride, dilation)
+    return Region(geometry, taps, sorted(taps) == list(range(geometry.volume)), as_cell)
 
 
 def _offsets(kernel: KernelGenerator, as_cell: bool) -> list[tuple[int, ...]]:
     if kernel.region_type == RegionType.CUSTOM:
         return [tuple(row) for row in kernel.region_offsets.tolist()]
-    sizes = kernel.kernel_size
     if kernel.region_type == RegionType.HYPER_CROSS:
-        listed = [(0,) * len(sizes)]
-        for axis, size in enumerate(sizes):
-            half = size // 2
-            for reach in [*range(1, half + 1), *range(-half, 0)]:
-                listed.append(tuple(reach * (a == axis) for a in range(len(sizes))))
-        return listed
-    starts = [-(size // 2) if size % 2 and not as_cell else 0 for size in sizes]
-    ranges = [range(a, a + size) for a, size in zip(starts, sizes, strict=True)]
-    return [tuple(reversed(row)) for row in itertools.product(*reversed(ranges))]
+        return cross_offsets(kernel.kernel_size)
+    corner = [0] * kernel.dimension if as_cell else None
+    return cube_offsets(kernel.kernel_size, corner, first_fastest=True)

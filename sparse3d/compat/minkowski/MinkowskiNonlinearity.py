@@ -248,9 +248,10 @@ class MinkowskiSinusoidal(MinkowskiModuleBase):
         super().__init__()
         self.in_channel = in_channel
         self.out_channel = out_channel
-        self.kernel = nn.Parameter(torch.rand(in_channel, out_channel))
-        self.bias = nn.Parameter(torch.rand(1, out_channel))
-        self.coef = nn.Parameter(torch.rand(1, out_channel))
+        shapes = (in_channel, out_channel), (1, out_channel), (1, out_channel)
+        kernel, bias, coef = (nn.init.uniform_(torch.empty(shape)) for shape in shapes)
+        self.kernel, self.bias = nn.Parameter(kernel), nn.Parameter(bias)
+        self.coef = nn.Parameter(coef)
 
     def forward(self, input: T) -> T:
         return input._like(sinusoidal(input.F, self.kernel, self.bias, self.coef))

@@ -117,10 +117,14 @@ class MinkowskiInstanceNormFunction:
 
 
 def _standardized(
-    features: torch.Tensor, key: CoordinateMapKey, manager: CoordinateManager, eps: float
+    features: torch.Tensor,
+    key: CoordinateMapKey,
+    manager: CoordinateManager,
+    eps: float,
+    **affine: torch.Tensor,
 ) -> torch.Tensor:
     size = manager.size(manager.origin())
-    return standardize_segments(features, manager.batch_rows(key), size, eps)
+    return standardize_segments(features, manager.batch_rows(key), size, eps, None, **affine)
 
 
 class MinkowskiInstanceNorm(MinkowskiModuleBase):
@@ -144,8 +148,8 @@ class MinkowskiInstanceNorm(MinkowskiModuleBase):
 
     def forward(self, input: SparseTensor) -> SparseTensor:
         key, manager = input.coordinate_map_key, input.coordinate_manager
-        rows = _standardized(input.F, key, manager, self.eps)
-        return input._like(rows * self.weight + self.bias)
+        affine = {"weight": self.weight, "bias": self.bias}
+        return input._like(_standardized(input.F, key, manager, self.eps, **affine))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(nchannels={self.num_features})"

@@ -10,6 +10,7 @@ from torch import nn
 
 from ... import _check
 from ...nn.linear import Linear
+from ...ops.rows import reduce_operands
 from .MinkowskiCommon import MinkowskiModuleBase
 from .MinkowskiSparseTensor import SparseTensor
 from .MinkowskiTensor import Tensor
@@ -76,17 +77,17 @@ def cat(*sparse_tensors: Any) -> Any:
 
 def _sum(*sparse_tensors: Any) -> Any:
     """Add tensors on one set."""
-    return _joined(sparse_tensors, lambda rows: torch.stack(rows).sum(0))
+    return _joined(sparse_tensors, lambda rows: reduce_operands("sum", rows))
 
 
 def mean(*sparse_tensors: Any) -> Any:
     """Mean of tensors on one set."""
-    return _joined(sparse_tensors, lambda rows: torch.stack(rows).mean(0))
+    return _joined(sparse_tensors, lambda rows: reduce_operands("mean", rows))
 
 
 def var(*sparse_tensors: Any) -> Any:
     """Variance (biased) of tensors on one set."""
-    return _joined(sparse_tensors, lambda rows: torch.stack(rows).var(0, correction=0))
+    return _joined(sparse_tensors, lambda rows: reduce_operands("var", rows))
 
 
 def dense_coordinates(shape: Sequence[int]) -> torch.Tensor:

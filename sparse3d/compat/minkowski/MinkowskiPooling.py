@@ -11,7 +11,7 @@ from ...ops.pool import max_pool, mean_pool, sum_pool
 from ...ops.segment import reduce_segments
 from ._backend._C import CoordinateMapKey, PoolingMode
 from .MinkowskiCommon import MinkowskiModuleBase, StrideType
-from .MinkowskiConvolution import Where, check_input
+from .MinkowskiConvolution import Where, check_input, stride_after
 from .MinkowskiCoordinateManager import CoordinateManager
 from .MinkowskiKernelGenerator import KernelGenerator
 from .MinkowskiSparseTensor import SparseTensor, _get_coordinate_map_key
@@ -139,8 +139,7 @@ class MinkowskiPoolingBase(MinkowskiModuleBase):
     def forward(self, input: SparseTensor, coordinates: Where = None) -> SparseTensor:
         """Pool; `coordinates` as in `MinkowskiConvolution`."""
         check_input(type(self).__name__, input, self.dimension)
-        steps = zip(input.tensor_stride, self.kernel_generator.kernel_stride, strict=True)
-        stride = [a // b if self.is_transpose else a * b for a, b in steps]
+        stride = stride_after(input, self.kernel_generator, self.is_transpose)
         key = _get_coordinate_map_key(input, coordinates, stride)
         out = self.pooling.apply(
             input.F,

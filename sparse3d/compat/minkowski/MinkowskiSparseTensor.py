@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from ... import _check
 from ...ops.dense import to_dense
+from ...ops.lattice import batch_count, extent, floored, on_lattice, window
+from ...ops.rows import combine_spread
 from ...ops.segment import spread_segments
 from ...ops.voxelize import devoxelize
 from ._backend._C import CoordinateMapKey
@@ -92,9 +95,9 @@ class SparseTensor(Tensor):
         if coordinates.is_floating_point():
             message = "coordinates are floored to int32; call .int() to say so yourself"
             warnings.warn(message, stacklevel=3)
-            coordinates = coordinates.floor()
+        coordinates = floored("coordinates", coordinates)
         key, (first, inverse) = self._manager.insert_and_map(
-            _check.narrowed("coordinates", coordinates), *coordinate_map_key.get_key()
+            coordinates, *coordinate_map_key.get_key()
         )
         self.unique_index, self.inverse_mapping = first, inverse
         if len(first) != len(inverse) and self.quantization_mode in (
@@ -136,13 +139,13 @@ class SparseTensor(Tensor):
         mine, theirs = self._manager.union_map(
             [self.coordinate_map_key, other.coordinate_map_key], key
         )
-        size = self._manager.size(key)
-        left, right = spread(self._F, mine[1], size), spread(other._F, theirs[1], size)
-        made = function(left, right)
-        if self._manager.upstream_arithmetic:
-            alone = torch.ones(size, dtype=torch.bool, device=made.device)
-            alone[theirs[1]] = False
-            made = torch.where(alone[:, None], left, made)
+        made = combine_spread(
+            function,
+            (self._F, mine[1]),
+            (other._F, theirs[1]),
+            self._manager.size(key),
+            keep_left=self._manager.upstream_arithmetic,
+        )
         return SparseTensor(made, coordinate_map_key=key, coordinate_manager=self._manager)
 
     # ------------------------------------------------------------------------- conversions
@@ -154,26 +157,27 @@ class SparseTensor(Tensor):
         contract_coords: bool = True,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """As a torch sparse tensor [B, *spatial, C], with its lower bound and tensor stride."""
-        stride = torch.tensor(self.tensor_stride, dtype=torch.int32, device=self.device)
-        coords = self.C[:, 1:]
-        low = coords.amin(0) if min_coords is None else min_coords.to(coords).reshape(-1)
-        high = None if max_coords is None else max_coords.to(coords).reshape(-1)
-        for name, bound in (("min_coords", low), ("max_coords", high)):
-            if bound is not None and bool((bound % stride).any()):
-                _check.fail(name, f"multiples of the tensor stride {self.tensor_stride}", bound)
-        coords = coords - low
-        if contract_coords:
-            coords, low = coords // stride, low // stride
-            high = None if high is None else high // stride
-        places = torch.cat([self.C[:, :1], coords], 1).long().t()
-        high = coords.amax(0) if high is None else high - low
+        low = self._bound("min_coords", self.C[:, 1:].amin(0) if min_coords is None else min_coords)
+        high = self.C if max_coords is None else self._bound("max_coords", max_coords)
+        unit = self.tensor_stride if contract_coords else None
+        places = window(self.C, low[0, 1:], unit).long().t()
+        spatial = extent(window(high, low[0, 1:], unit))
+        low = window(low, None, unit)
         batch = self._manager.sites(self.coordinate_map_key).batch_size
-        size = [batch, *(high + 1).tolist(), self._F.shape[1]]
+        size = [batch, *spatial, self._F.shape[1]]
         with warnings.catch_warnings():
             # torch 2.11 says that nobody opted in or out, even to those who just did.
             warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly disabled")
             made = torch.sparse_coo_tensor(places, self._F, size, check_invariants=True)
-        return made, low[None], stride.cpu()
+        return made, low[:, 1:], torch.tensor(self.tensor_stride, dtype=torch.int32)
+
+    def _bound(self, name: str, bound: torch.Tensor) -> torch.Tensor:
+        """A corner of a grid as a row, the batch id 0; a multiple of the tensor stride."""
+        row = nn.functional.pad(bound.to(self.C).reshape(1, -1), (1, 0))
+        if not bool(on_lattice(row, self.tensor_stride).all()):
+            wanted = f"multiples of the tensor stride {self.tensor_stride}"
+            _check.fail(name, wanted, row[0, 1:].tolist())
+        return row
 
     def dense(
         self,
@@ -192,32 +196,23 @@ class SparseTensor(Tensor):
             ValueError: if a coordinate is negative and no bound is given, or there is neither a
                 row nor a shape.
         """
-        stride = torch.tensor(self.tensor_stride, dtype=torch.int32, device=self.device)
-        coords = self.C[:, 1:]
-        low = coords.new_zeros(self._D)
+        low = self.C.new_zeros((1, self._D))
         if isinstance(min_coordinate, torch.Tensor):
-            low = min_coordinate.to(coords).reshape(-1)
-        elif min_coordinate is None and len(coords):
-            low_seen = coords.amin(0)
+            low = self._bound("min_coordinate", min_coordinate)[:, 1:]
+        elif min_coordinate is None and len(self.C):
+            low_seen = self.C[:, 1:].amin(0)
             if bool((low_seen < 0).any()):
                 way_out = "give min_coordinate"
                 _check.fail("coordinates", ">= 0 for dense()", low_seen.tolist(), way_out)
-        if bool((low % stride).any()):
-            wanted = f"multiples of the tensor stride {self.tensor_stride}"
-            _check.fail("min_coordinate", wanted, low.tolist())
-        coords = coords - low
-        if contract_stride:
-            coords = coords // stride
+        indices = window(self.C, low, self.tensor_stride if contract_stride else None)
         if shape is None:
-            if not len(coords):
+            if not len(indices):
                 _check.fail("shape", "given for a tensor without rows", None)
-            batch = int(self.C[:, 0].max()) + 1
-            spatial = [int(n) + 1 for n in coords.amax(0)]
+            batch, spatial = batch_count(indices), extent(indices)
         else:
             batch, spatial = int(shape[0]), [int(n) for n in shape[2:]]
-        indices = torch.cat([self.C[:, :1], coords], 1)
         grid = to_dense(self._F, indices, spatial, batch).movedim(-1, 1).contiguous()
-        return grid, low[None], stride.cpu()
+        return grid, low, torch.tensor(self.tensor_stride, dtype=torch.int32)
 
     # ---------------------------------------------------------------------- back to fields
 
@@ -292,13 +287,6 @@ def check_parts(
     _check.tensor("coordinates", coordinates, 2)
     _check.same_device(features=features, coordinates=coordinates)
     _check.same_rows("features", len(features), "coordinates", len(coordinates))
-
-
-def spread(features: torch.Tensor, rows: torch.Tensor, size: int) -> torch.Tensor:
-    """Rows at their places in a larger tensor, 0 elsewhere."""
-    place = torch.full((size,), -1, dtype=torch.int64, device=rows.device)
-    place[rows] = torch.arange(len(rows), device=rows.device)
-    return spread_segments(features, place)
 
 
 def _get_coordinate_map_key(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from ... import _check
+from ...ops.rows import combine_rows
 from ...ops.segment import reduce_segments, take_rows
 from ._backend._C import CoordinateMapKey
 
@@ -305,22 +307,22 @@ class Tensor:
 
     def __iadd__(self: T, other: T) -> T:  # type: ignore[misc]
         self._is_same_key(other)
-        self._F = self._F + other._F
+        self._F = combine_rows("add", self._F, other._F)
         return self
 
     def __isub__(self: T, other: T) -> T:  # type: ignore[misc]
         self._is_same_key(other)
-        self._F = self._F - other._F
+        self._F = combine_rows("sub", self._F, other._F)
         return self
 
     def __imul__(self: T, other: T) -> T:  # type: ignore[misc]
         self._is_same_key(other)
-        self._F = self._F * other._F
+        self._F = combine_rows("mul", self._F, other._F)
         return self
 
     def __itruediv__(self: T, other: T) -> T:  # type: ignore[misc]
         self._is_same_key(other)
-        self._F = self._F / other._F
+        self._F = combine_rows("div", self._F, other._F)
         return self
 
     def _binary_functor(self: T, other: Any, function: Callable[[Any, Any], torch.Tensor]) -> T:
@@ -340,18 +342,18 @@ class Tensor:
         raise AssertionError  # the line above has raised
 
     def __add__(self: T, other: Any) -> T:
-        return self._binary_functor(other, lambda x, y: x + y)
+        return self._binary_functor(other, partial(combine_rows, "add"))
 
     def __sub__(self: T, other: Any) -> T:
-        return self._binary_functor(other, lambda x, y: x - y)
+        return self._binary_functor(other, partial(combine_rows, "sub"))
 
     def __mul__(self: T, other: Any) -> T:
-        return self._binary_functor(other, lambda x, y: x * y)
+        return self._binary_functor(other, partial(combine_rows, "mul"))
 
     def __truediv__(self: T, other: Any) -> T:
-        return self._binary_functor(other, lambda x, y: x / y)
+        return self._binary_functor(other, partial(combine_rows, "div"))
 
     def __pow__(self: T, power: Any) -> T:
-        return self._like(self._F**power)
+        return self._like(combine_rows("pow", self._F, power))
 
     __power__ = __pow__

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from ... import _check
-from ...ops.order import count_ids, order_keys, running_sum
-from ...ops.segment import take_rows
+from ...ops.segment import first_of_segments, spread_segments, take_rows
 from ...ops.voxelize import cell_corners, interpolate_grad
 from ._backend._C import CoordinateMapKey
 from .MinkowskiCommon import StrideType, convert_to_int_list
@@ -150,12 +149,7 @@ class TensorField(Tensor):
         inside = (inverse >= 0).nonzero()[:, 0]
         rows = inverse[inside]
         if mode == SparseTensorQuantizationMode.RANDOM_SUBSAMPLE:
-            if not len(rows):
-                return self._F.new_zeros((size, self._F.shape[1]))
-            counts = count_ids(rows, size)
-            begins = (running_sum(counts) - counts).clamp(max=len(rows) - 1)
-            earliest = inside[order_keys(rows)[begins]]
-            return torch.where(counts[:, None] > 0, take_rows(self._F, earliest), 0)
+            return spread_segments(take_rows(self._F, inside), first_of_segments(rows, size))
         place = torch.arange(size, device=rows.device)
         return quantized(take_rows(self._F, inside), place, rows, mode)
 

@@ -13,8 +13,11 @@ from typing import Any
 import torch
 
 from ... import _check
+from ...geometry import coarser
 from ...kernel_map import Coordinates
 from ...ops.coordinates import cells_of, distinct, lookup, unique, unique_sorted
+from ...ops.keys import find_keys
+from ...ops.lattice import batch_count, floored, lattice_places, on_lattice
 from ._backend._C import CoordinateMapKey
 from .MinkowskiCommon import StrideType, convert_to_int_list
 
@@ -82,7 +85,7 @@ class CoordinateSets:
         off_lattice: bool = False,
     ) -> Coordinates:
         if batch_size is None:
-            batch_size = int(indices[:, 0].max()) + 1 if len(indices) else 1
+            batch_size = batch_count(indices)
         sites = Coordinates(indices, None, batch_size)
         sites.trust_distinct()
         self._sets[key] = sites
@@ -120,9 +123,7 @@ class CoordinateSets:
         """The key of the set `floor(c / (ts * s)) * (ts * s)`, made if it is not there."""
         steps = convert_to_int_list(stride, self.D)
         old, old_id = coordinate_map_key.get_key()
-        target = CoordinateMapKey(
-            [a * b for a, b in zip(old, steps, strict=True)], string_id or old_id
-        )
+        target = CoordinateMapKey(coarser(old, steps), string_id or old_id)
         if target not in self._sets:
             source = self.sites(coordinate_map_key)
             if coordinate_map_key in self._off_lattice:
@@ -171,7 +172,7 @@ class CoordinateSets:
         if set(stride) <= {0, 1}:
             return indices
         if key not in self._absolute:
-            self._absolute[key] = indices * indices.new_tensor([1, *stride])
+            self._absolute[key] = lattice_places(indices, stride)
         return self._absolute[key]
 
     def number_of_unique_batch_indices(self) -> int:
@@ -213,8 +214,7 @@ class CoordinateSets:
     ) -> tuple[Key, tuple[torch.Tensor, torch.Tensor]]:
         """Add the set of the cells of a field; as `insert_and_map`."""
         stride = convert_to_int_list(sparse_tensor_stride, self.D)
-        field = _check.narrowed("coordinates", self._field(field_map_key).floor())
-        cells = cells_of(field, stride)
+        cells = cells_of(floored("coordinates", self._field(field_map_key)), stride)
         first, inverse = distinct(cells)
         key = self._free(stride, sparse_tensor_string_id, self._sets)
         self._add(key, cells[first])
@@ -242,8 +242,7 @@ class CoordinateSets:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Row of each point of a field in any set (-1: none), and the points' rows."""
         field = self._field(field_map_key)
-        floored = _check.narrowed("coordinates", field.floor())
-        rows = self._rows_of_cells(floored, sparse_map_key).long()
+        rows = self._rows_of_cells(floored("coordinates", field), sparse_map_key).long()
         return rows, torch.arange(len(rows), device=rows.device)
 
     def _rows_of_cells(self, absolute: torch.Tensor, key: Key) -> torch.Tensor:
@@ -251,7 +250,7 @@ class CoordinateSets:
         stride, sites = key.get_tensor_stride(), self.sites(key)
         cells = cells_of(absolute, stride)
         if key in self._off_lattice:
-            cells = cells * cells.new_tensor([1, *stride])
+            cells = lattice_places(cells, stride)
         return lookup(sites.indices, sites.table(), cells)
 
     def origin_field(self) -> Key:
@@ -267,6 +266,9 @@ class CoordinateSets:
         Args:
             key: of a set, or of a field.
             rows: how many there are; tells a set and a field of one key apart.
+
+        Raises:
+            ValueError: if a batch id is not in the origin set; looked for on the CPU alone.
         """
         origin = self.sites(self.origin()).indices[:, 0].contiguous()
         sites = self._sets.get(key)
@@ -274,7 +276,11 @@ class CoordinateSets:
             batch = self._field(key)[:, 0]
         else:
             batch = sites.indices[:, 0]
-        return torch.searchsorted(origin, batch.to(origin.dtype).contiguous())
+        found = find_keys(origin, batch.to(origin.dtype).contiguous())
+        if found.device.type == "cpu" and bool((found < 0).any()):
+            way_out = "use a manager for each batch, or make the largest one's tensor first"
+            _check.fail("batch ids", f"among {origin.tolist()}, those pooled first", key, way_out)
+        return found
 
     def _rows_by_batch(self, column: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
         ids = self.sites(self.origin()).indices[:, 0].long()
@@ -290,6 +296,6 @@ def to_indices(absolute: torch.Tensor, stride: Sequence[int]) -> tuple[torch.Ten
     """Coordinates in units of a tensor stride; or as they are, and True, if any is no multiple."""
     unit = [max(step, 1) for step in stride]
     cells = cells_of(absolute, unit)
-    if cells is absolute or torch.equal(cells * cells.new_tensor([1, *unit]), absolute):
+    if cells is absolute or bool(on_lattice(absolute, unit).all()):
         return cells, False
     return absolute, True

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ...ops.segment import reduce_segments, spread_segments
+from ...ops.segment import reduce_segments, sparse_product, spread_segments
 
 __all__ = ["EPS", "MinkowskiSPMMAverageFunction", "MinkowskiSPMMFunction", "spmm", "spmm_average"]
 
@@ -23,8 +23,7 @@ def spmm(
     cuda_spmm_alg: int = 1,
 ) -> torch.Tensor:
     """`A @ mat` for A with `A[rows[i], cols[i]] += vals[i]` of shape `size`; differentiable."""
-    gathered = spread_segments(mat, cols.long()) * vals.to(mat.dtype)[:, None]
-    return reduce_segments(gathered, rows.long(), int(size[0]))
+    return sparse_product(rows.long(), cols.long(), vals, int(size[0]), mat)
 
 
 def spmm_average(

@@ -61,7 +61,7 @@ def get_indice_pairs(
     """
     axes = indices.shape[1] - 1
     size, step = expand_nd(axes, ksize), expand_nd(axes, stride)
-    sites, pairs, _ = _ops.get_indice_pairs(
+    return _ops.get_indice_pairs(
         indices,
         batch_size,
         spatial_shape,
@@ -73,8 +73,8 @@ def get_indice_pairs(
         expand_nd(axes, out_padding),
         subm,
         transpose,
+        count_all=True,
     )
-    return sites, pairs, (pairs[0] >= 0).sum(1).int()
 
 
 def _canonical(filters: torch.Tensor, channels: int, taps: int) -> torch.Tensor:

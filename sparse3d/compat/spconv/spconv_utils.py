@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ... import _check
-from ...nn.utils import PointToVoxel
+from ...nn.utils import PointToVoxel, slot_means
+from ...pointops.blocks import block_bounds, blocks_of, spans_around
 from ...pointops.boxes import (
     intersection_area,
     overlap_over_union,
@@ -90,7 +89,7 @@ def points_to_voxel_3d_np_mean(
     number = points_to_voxel_3d_np(points, *arrays, voxel_size, coors_range, max_points, max_voxels)
     counts, slots = num_points_per_voxel[:number, None], voxels[:number, :max_points]
     used = (np.arange(max_points) < counts)[..., None]
-    means[:number] = np.where(used, slots, 0).sum(1) / counts
+    means[:number] = slot_means(torch.from_numpy(slots), torch.from_numpy(counts[:, 0])).numpy()
     slots[...] = np.where(used, slots, means[:number, None])
     return number
 
@@ -137,23 +136,12 @@ def points_to_voxel_3d_with_filtering(
     """
     arrays = voxels, voxel_point_mask, coors, num_points_per_voxel, coor_to_voxelidx
     number = points_to_voxel_3d_np(points, *arrays, voxel_size, coors_range, max_points, max_voxels)
-    blocks = coors[:number, 1:] // block_factor
-    if number and (blocks.max(0) >= mins.shape).any():
-        wanted = f"of at least {(blocks.max(0) + 1).tolist()} blocks"
-        _check.fail("mins", wanted, list(mins.shape), "let block_factor divide the grid")
+    blocks = blocks_of(torch.from_numpy(coors[:number, 1:]), block_factor)
     rows, slots = np.nonzero(np.arange(max_points) < num_points_per_voxel[:number, None])
-    heights, places = voxels[rows, slots, 2], tuple(blocks[rows].T)
-    np.minimum.at(mins, places, heights)
-    np.maximum.at(maxs, places, heights)
-    before = block_size // 2
-    around = [(before, block_size - before)] * 2
-    low, high = mins[tuple(blocks.T)], maxs[tuple(blocks.T)]
-    lowest = np.pad(mins, around, constant_values=np.inf)
-    highest = np.pad(maxs, around, constant_values=-np.inf)
-    for step in itertools.product(range(block_size), repeat=2):
-        near = tuple((blocks + step).T)
-        low, high = np.minimum(low, lowest[near]), np.maximum(high, highest[near])
-    span = high - low
+    heights, bounds = torch.from_numpy(voxels[rows, slots, 2]), (mins, maxs)
+    found = block_bounds(blocks[torch.from_numpy(rows)], heights, *map(torch.from_numpy, bounds))
+    mins[...], maxs[...] = (bound.numpy() for bound in found)
+    span = spans_around(blocks, *found, block_size).numpy()
     voxel_mask[:number] = (span > height_threshold) & (span < height_high_threshold)
     return number
 

@@ -66,8 +66,9 @@ def generate_sparse_data(
         `features` [N, C], `indices` int32 [N, D + 1] with the batch id last, and `features_dense`
         [B, C, *shape].
     """
-    cells = np.meshgrid(*[np.arange(0, size // shape_scale) for size in shape])
-    every = np.stack(cells, axis=-1).reshape(-1, len(shape)) * shape_scale
+    ends = [size // shape_scale * shape_scale for size in shape]
+    cells = np.meshgrid(*[np.arange(0, end, shape_scale) for end in ends])
+    every = np.stack(cells, axis=-1).reshape(-1, len(shape))
     samples = []
     for batch, number in enumerate(num_points):
         np.random.shuffle(every)  # noqa: NPY002

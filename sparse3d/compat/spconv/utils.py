@@ -180,7 +180,7 @@ def points_to_voxel(
         blocks = [cells // block_factor for cells in grid_shape(*box, HALF)[1::-1]]
         if any(cells % block_factor for cells in grid_shape(*box, HALF)[:2]):
             _check.fail("block_factor", f"a divisor of {grid_shape(*box, HALF)[:2]}", block_factor)
-        mins, maxs = (np.full(blocks, sign * np.inf, points.dtype) for sign in (1, -1))
+        mins, maxs = (np.full(blocks, bound, points.dtype) for bound in (np.inf, -np.inf))
         keep = np.zeros(max_voxels, np.int32)
         rows = *rows, block_factor, block_size, height_threshold, height_high_threshold
         points_to_voxel_3d_with_filtering(points, voxels, mask, keep, mins, maxs, *rows)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import torch
 
 from ... import _check
+from ...nn.functional import input_gradients
 from ...ops.keys import find_keys, fnv_hash
+from ...ops.lattice import moved_by
 from ...ops.segment import count_segments
 from ...ops.voxelize import interpolate_grad
 from .nn.functional.hash import hash_of
@@ -109,9 +111,8 @@ class GPUHashTable:
             _check.fail(
                 "kernel_volume", f"{len(offsets)}, of {kernel_sizes.tolist()}", kernel_volume
             )
-        scaled = torch.cat([coords[:, :3] * strides.to(coords), coords[:, 3:]], 1)
-        moved = scaled[:, None] + torch.nn.functional.pad(offsets, (0, 1)).to(coords)
-        return self._filled(self._hashes(moved))
+        moved = moved_by(coords, offsets, strides.reshape(-1), batch_column=3)
+        return self._filled(self._hashes(moved.transpose(0, 1)))
 
     def _hashes(self, coords: torch.Tensor) -> torch.Tensor:
         return fnv_hash(coords.int()).to(self.width)
@@ -147,8 +148,7 @@ def hash_query_cpu(
     queries: torch.Tensor, references: torch.Tensor, indices: torch.Tensor
 ) -> torch.Tensor:
     """One more than the index of each query's equal among the references, 0 for none."""
-    found = find_keys(references, queries)
-    return torch.where(found >= 0, indices[found.clamp(min=0)] + 1, 0)
+    return find_keys(references, queries, indices, base=1)
 
 
 def count_cpu(coords: torch.Tensor, num: int) -> torch.Tensor:
@@ -167,10 +167,8 @@ def voxelize_backward_cpu(
     grad: torch.Tensor, coords: torch.Tensor, counts: torch.Tensor, input_size: int
 ) -> torch.Tensor:
     """Gradient [N, C] to the points."""
-    rows = coords.long()
-    wide = grad.float() if grad.dtype in (torch.float16, torch.bfloat16) else grad
-    shares = (wide / counts.clamp(min=1)[:, None].to(wide.dtype)).to(grad.dtype)
-    return torch.where((rows >= 0)[:, None], shares[rows.clamp(min=0)], 0)
+    points = grad.new_zeros((len(coords), grad.shape[1]))
+    return input_gradients(lambda rows: spvoxelize(rows, coords, counts), grad, points)[0]
 
 
 def devoxelize_forward_cpu(

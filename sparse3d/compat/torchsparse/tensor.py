@@ -9,6 +9,8 @@ import torch
 from ... import _check
 from ...kernel_map import Coordinates, KernelMap
 from ...ops.dense import to_dense
+from ...ops.lattice import batch_count
+from ...ops.rows import combine_rows
 from .utils.tensor_cache import cache_for
 from .utils.utils import make_ntuple
 
@@ -150,7 +152,7 @@ class SparseTensor:
 
     def __add__(self: T, other: T) -> T:
         _check.same_rows("operand", len(other.feats), "the left one", len(self.feats))
-        return self.like(self.feats + other.feats)
+        return self.like(combine_rows("add", self.feats, other.feats))
 
     # --------------------------------------------------------------- for the stand-in's layers
 
@@ -168,8 +170,7 @@ class SparseTensor:
             return sites
         coords = _check.narrowed("coords", _check.tensor("coords", self.coords, 2))
         indices = self.to_indices(coords, self.stride)
-        batch = int(indices[:, 0].max()) + 1 if len(indices) else 1
-        made = Coordinates(indices, None, batch)
+        made = Coordinates(indices, None, batch_count(indices))
         self._caches.sites[self.stride] = (self.coords, self.coords._version, made)
         return made
 
@@ -267,6 +268,8 @@ class PointTensor:
         return self
 
     def __add__(self, other: PointTensor) -> PointTensor:
-        made = PointTensor(self.F + other.F, self.C, self.idx_query, self.weights)
+        made = PointTensor(
+            combine_rows("add", self.F, other.F), self.C, self.idx_query, self.weights
+        )
         made.additional_features = self.additional_features
         return made

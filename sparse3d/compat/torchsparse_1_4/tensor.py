@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 
 from ...ops.coordinates import cells_of
+from ...ops.lattice import lattice_places
 from ..torchsparse.tensor import PointTensor
 from ..torchsparse.tensor import SparseTensor as _SparseTensor
 
@@ -32,8 +33,7 @@ class SparseTensor(_SparseTensor):
 
     @classmethod
     def from_indices(cls, indices: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
-        places = indices[:, 1:] * indices.new_tensor(list(stride))
-        return torch.cat([places, indices[:, :1]], 1)
+        return lattice_places(indices, stride)[:, [1, 2, 3, 0]]
 
     @staticmethod
     def _cmap(made: _SparseTensor) -> Any:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .... import _check
-from ....ops.coordinates import build_table, lookup
-from ....ops.voxelize import devoxelize
+from ....ops.sample import sample_grid
 from .spconv import check_sites
 
 __all__ = ["HASHMAP_RATIO", "grid_sample_3d", "grid_sample_3d_torch", "set_hashmap_ratio"]
@@ -40,20 +38,7 @@ def grid_sample_3d(
         [B, L, C]; 0 where no site is near.
     """
     check_sites(feats, coords, shape)
-    batch, length = grid.shape[:2]
-    sample = torch.arange(batch, device=grid.device, dtype=grid.dtype)
-    sample = sample.repeat_interleave(length)[:, None]
-    points = grid.reshape(-1, 3)
-    if mode == "nearest":
-        cells = torch.cat([sample, points.floor()], 1).int()
-        rows = lookup(coords, build_table(coords), cells)
-        out = devoxelize(feats, rows.long())
-    elif mode == "trilinear":
-        moved = torch.cat([sample, points - 0.5], 1).to(feats.dtype)
-        out = devoxelize(feats, coords=coords, points=moved, renormalize=True)
-    else:
-        _check.fail("mode", "'nearest' or 'trilinear'", repr(mode))
-    return out.reshape(batch, length, -1)
+    return sample_grid(feats, coords, grid, mode)
 
 
 grid_sample_3d_torch = grid_sample_3d

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import torch
 
 from .... import _check
-from ....pointops.curves import hilbert_cells, hilbert_codes, z_order_cells, z_order_codes
+from ....pointops.curves import site_codes, sites_of_codes
 
 __all__ = ["decode_seq", "encode_seq"]
 
-CODES = {"z_order": z_order_codes, "hilbert": hilbert_codes}
-CELLS = {"z_order": z_order_cells, "hilbert": hilbert_cells}
+CODES = ("z_order", "hilbert")
 
 
 def encode_seq(coords: torch.Tensor, shape: Sequence[int], mode: str = "z_order") -> torch.Tensor:
@@ -34,21 +33,18 @@ def encode_seq(coords: torch.Tensor, shape: Sequence[int], mode: str = "z_order"
     total = int(shape[0]).bit_length() + 3 * bits
     if total > 64:
         _check.fail("shape", "of 64 bits at most", f"{tuple(shape)} ({total} bits)")
-    codes = CODES[mode](coords[:, 1:], bits) | coords[:, 0].long() << 3 * bits
+    codes = site_codes(coords, bits, mode)
     return codes.int() if total <= 32 else codes
 
 
 def decode_seq(code: torch.Tensor, shape: Sequence[int], mode: str = "z_order") -> torch.Tensor:
     """Sites int32 [N, 4] of codes [N]; arguments as of `encode_seq`."""
-    bits = _bits(shape, mode)
-    wide = code.long() & 0xFFFFFFFF if code.dtype == torch.int32 else code
-    batch = (wide >> 3 * bits).int()
-    return torch.cat([batch[:, None], CELLS[mode](wide, bits)], 1)
+    return sites_of_codes(code, _bits(shape, mode), mode)
 
 
 def _bits(shape: Sequence[int], mode: str) -> int:
     if mode not in CODES:
-        _check.fail("mode", f"one of {list(CODES)}", repr(mode))
+        _check.fail("mode", f"one of {CODES}", repr(mode))
     if len(shape) != 5:
         _check.fail("shape", "(N, C, W, H, D)", tuple(shape))
     return max(int(size) for size in shape[2:]).bit_length()

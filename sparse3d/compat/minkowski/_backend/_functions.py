@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
+from ....nn.functional import input_gradients
 from ....ops.coordinates import lookup
-from ....ops.segment import reduce_segments, segment_max, spread_segments
+from ....ops.segment import segment_max, sparse_product, spread_segments, sum_by_channel
 from ..MinkowskiBroadcast import MinkowskiBroadcastFunction
 from ..MinkowskiConvolution import (
     MinkowskiConvolutionFunction,
@@ -76,14 +77,6 @@ def _kernel(
     )
 
 
-def _gradients(
-    function: Callable[..., torch.Tensor], grad: torch.Tensor, *inputs: torch.Tensor
-) -> Tensors:
-    with torch.enable_grad():
-        leaves = [rows.detach().requires_grad_() for rows in inputs]
-        return torch.autograd.grad(function(*leaves), leaves, grad)
-
-
 def _convolution(function: Any, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def forward(
         in_feat: torch.Tensor,
@@ -123,7 +116,7 @@ def _convolution(function: Any, name: str) -> tuple[Callable[..., Any], Callable
     ) -> Tensors:
         """Gradients of the rows and of the kernel."""
         more = (_kernel(size, stride, dilation, region_type, offset), mode, in_key, out_key)
-        return _gradients(
+        return input_gradients(
             lambda rows, weights: function.apply(rows, weights, *more, manager_of(manager)),
             *(grad_out, in_feat, kernel),
         )
@@ -148,83 +141,56 @@ def _counted(function: Any, in_feat: torch.Tensor, *more: Any) -> Tensors:
         return out, function.apply(ones, kind, *more[1:])[:, 0]
 
 
-def LocalPoolingForward(
-    in_feat: torch.Tensor,
-    size: Sizes,
-    stride: Sizes,
-    dilation: Sizes,
-    region_type: RegionType,
-    offset: torch.Tensor,
-    mode: PoolingMode,
-    in_key: Key,
-    out_key: Key,
-    manager: Any,
-) -> Tensors:
-    """Rows at `out_key`, which is set where it was not, and how many met in each."""
-    shape = _kernel(size, stride, dilation, region_type, offset)
-    more = (mode, shape, in_key, out_key, manager_of(manager))
-    return _counted(MinkowskiLocalPoolingFunction, in_feat, *more)
+def _local_pooling(
+    function: Any, name: str, expands: bool
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def forward(
+        in_feat: torch.Tensor,
+        size: Sizes,
+        stride: Sizes,
+        dilation: Sizes,
+        region_type: RegionType,
+        offset: torch.Tensor,
+        *more: Any,
+    ) -> Tensors:
+        """Rows at `out_key`, which is set where it was not, and how many met in each.
+
+        What follows is `expand_coordinates` (of the transposed pool alone), mode, `in_key`,
+        `out_key` and manager.
+        """
+        expand, mode, in_key, out_key, manager = more if expands else (False, *more)
+        shape = _kernel(size, stride, dilation, region_type, offset, expand)
+        return _counted(function, in_feat, mode, shape, in_key, out_key, manager_of(manager))
+
+    def backward(
+        in_feat: torch.Tensor,
+        grad_out: torch.Tensor,
+        num_nonzero: torch.Tensor,
+        size: Sizes,
+        stride: Sizes,
+        dilation: Sizes,
+        region_type: RegionType,
+        offset: torch.Tensor,
+        mode: PoolingMode,
+        in_key: Key,
+        out_key: Key,
+        manager: Any,
+    ) -> torch.Tensor:
+        """Gradient of the rows."""
+        shape = _kernel(size, stride, dilation, region_type, offset)
+        more = (mode, shape, in_key, out_key, manager_of(manager))
+        return input_gradients(lambda rows: function.apply(rows, *more), grad_out, in_feat)[0]
+
+    forward.__name__, backward.__name__ = f"{name}Forward", f"{name}Backward"
+    return forward, backward
 
 
-def LocalPoolingBackward(
-    in_feat: torch.Tensor,
-    grad_out: torch.Tensor,
-    num_nonzero: torch.Tensor,
-    size: Sizes,
-    stride: Sizes,
-    dilation: Sizes,
-    region_type: RegionType,
-    offset: torch.Tensor,
-    mode: PoolingMode,
-    in_key: Key,
-    out_key: Key,
-    manager: Any,
-) -> torch.Tensor:
-    """Gradient of the rows."""
-    shape = _kernel(size, stride, dilation, region_type, offset)
-    more = (mode, shape, in_key, out_key, manager_of(manager))
-    apply = MinkowskiLocalPoolingFunction.apply
-    return _gradients(lambda rows: apply(rows, *more), grad_out, in_feat)[0]
-
-
-def LocalPoolingTransposeForward(
-    in_feat: torch.Tensor,
-    size: Sizes,
-    stride: Sizes,
-    dilation: Sizes,
-    region_type: RegionType,
-    offset: torch.Tensor,
-    expand_coordinates: bool,
-    mode: PoolingMode,
-    in_key: Key,
-    out_key: Key,
-    manager: Any,
-) -> Tensors:
-    """Rows at `out_key`, which is set where it was not, and how many met in each."""
-    shape = _kernel(size, stride, dilation, region_type, offset, expand_coordinates)
-    more = (mode, shape, in_key, out_key, manager_of(manager))
-    return _counted(MinkowskiLocalPoolingTransposeFunction, in_feat, *more)
-
-
-def LocalPoolingTransposeBackward(
-    in_feat: torch.Tensor,
-    grad_out: torch.Tensor,
-    num_nonzero: torch.Tensor,
-    size: Sizes,
-    stride: Sizes,
-    dilation: Sizes,
-    region_type: RegionType,
-    offset: torch.Tensor,
-    mode: PoolingMode,
-    in_key: Key,
-    out_key: Key,
-    manager: Any,
-) -> torch.Tensor:
-    """Gradient of the rows."""
-    shape = _kernel(size, stride, dilation, region_type, offset)
-    more = (mode, shape, in_key, out_key, manager_of(manager))
-    apply = MinkowskiLocalPoolingTransposeFunction.apply
-    return _gradients(lambda rows: apply(rows, *more), grad_out, in_feat)[0]
+LocalPoolingForward, LocalPoolingBackward = _local_pooling(
+    MinkowskiLocalPoolingFunction, "LocalPooling", False
+)
+LocalPoolingTransposeForward, LocalPoolingTransposeBackward = _local_pooling(
+    MinkowskiLocalPoolingTransposeFunction, "LocalPoolingTranspose", True
+)
 
 
 def GlobalPoolingForward(
@@ -247,7 +213,7 @@ def GlobalPoolingBackward(
     """Gradient of the rows."""
     more = (mode, in_key, out_key, manager_of(manager))
     apply = MinkowskiGlobalPoolingFunction.apply
-    return _gradients(lambda rows: apply(rows, *more), grad_out, in_feat)[0]
+    return input_gradients(lambda rows: apply(rows, *more), grad_out, in_feat)[0]
 
 
 def BroadcastForward(
@@ -276,7 +242,7 @@ def BroadcastBackward(
     """Gradients of the rows and of the samples' rows."""
     more = (mode, in_key, glob_key, manager_of(manager))
     apply = MinkowskiBroadcastFunction.apply
-    return _gradients(lambda a, b: apply(a, b, *more), grad_out, in_feat, in_feat_glob)
+    return input_gradients(lambda a, b: apply(a, b, *more), grad_out, in_feat, in_feat_glob)
 
 
 def PruningForward(
@@ -316,8 +282,8 @@ def InterpolationBackward(
     manager: Any,
 ) -> torch.Tensor:
     """Gradient of the rows."""
-    spread = grad_out[out_map.long()] * weights.to(grad_out.dtype)[:, None]
-    return reduce_segments(spread, in_map.long(), manager_of(manager).size(in_key))
+    size = manager_of(manager).size(in_key)
+    return sparse_product(in_map.long(), out_map.long(), weights, size, grad_out)
 
 
 def direct_max_pool_fw(
@@ -339,8 +305,4 @@ def direct_max_pool_bw(
     grad_out: torch.Tensor, max_map: torch.Tensor, in_nrows: int
 ) -> torch.Tensor:
     """Gradient of the input rows."""
-    rows, channels = int(in_nrows), grad_out.shape[1]
-    place = torch.where(max_map < 0, rows, max_map) * channels
-    ids = place + torch.arange(channels, device=place.device)
-    flat = reduce_segments(grad_out.reshape(-1, 1), ids.reshape(-1), (rows + 1) * channels)
-    return flat.reshape(rows + 1, channels)[:rows]
+    return sum_by_channel(grad_out, max_map.long(), int(in_nrows))

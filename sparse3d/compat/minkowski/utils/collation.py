@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from .... import _check
+from ....ops.lattice import floored
 
 __all__ = ["SparseCollation", "batch_sparse_collate", "batched_coordinates", "sparse_collate"]
 
@@ -30,9 +31,7 @@ def _with_batch(coords: Sequence[Any], dtype: torch.dtype, device: Device) -> to
         rows = _tensor(sample)
         if rows.ndim != 2:
             _check.fail("coords", "of 2 axes for each sample", list(rows.shape))
-        if dtype == torch.int32 and rows.is_floating_point():
-            rows = rows.floor()
-        rows = _check.narrowed("coords", rows) if dtype == torch.int32 else rows.to(dtype)
+        rows = floored("coords", rows) if dtype == torch.int32 else rows.to(dtype)
         parts.append(torch.cat([rows.new_full((len(rows), 1), batch), rows], 1))
     if len({part.shape[1] for part in parts}) > 1:
         _check.fail("coords", "of one number of axes", [part.shape[1] - 1 for part in parts])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import nn
 
 from .... import _check
+from ....nn.initial import normal_by_fan_
 
 __all__ = ["kaiming_normal_"]
 
@@ -41,5 +40,4 @@ def kaiming_normal_(
         nonlinearity: as in torch.
     """
     gain = nn.init.calculate_gain(nonlinearity, a)  # type: ignore[arg-type]
-    with torch.no_grad():
-        return tensor.normal_(0, gain / math.sqrt(_calculate_correct_fan(tensor, mode)))
+    return normal_by_fan_(_calculate_correct_fan(tensor, mode), tensor, gain)

@@ -12,6 +12,7 @@ import torch
 from .... import _check
 from ....ops.coordinates import distinct
 from ....ops.keys import fnv_hash, ravel_keys
+from ....ops.lattice import floored
 from ....ops.segment import agreed_labels, take_rows
 from ....ops.voxelize import quantize as quantize_points
 from ..MinkowskiCommon import StrideType
@@ -67,15 +68,14 @@ def quantize_label(coords: Any, labels: Any, ignore_label: int) -> tuple[Any, An
 def _quantized(coordinates: Any, size: Any) -> torch.Tensor:
     points = torch.from_numpy(coordinates) if isinstance(coordinates, np.ndarray) else coordinates
     if size is None:
-        cells = points.floor() if points.is_floating_point() else points
-        return _check.narrowed("coordinates", cells)
+        return floored("coordinates", points)
     if not np.isscalar(size) and len(size) != points.shape[1]:
         axes = points.shape[1]
         _check.fail("quantization_size", f"a number or {axes} numbers", size)
     if not points.is_floating_point():
         points = points.double() if isinstance(coordinates, np.ndarray) else points.float()
-    edges: list[Any] = [size] * points.shape[1] if np.isscalar(size) else list(size)
-    return quantize_points(points, [float(edge) for edge in edges])
+    edges: Any = size if np.isscalar(size) else [float(edge) for edge in size]
+    return quantize_points(points, edges)
 
 
 def sparse_quantize(

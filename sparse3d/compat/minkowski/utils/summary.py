@@ -30,7 +30,8 @@ def pruned_weight_sparsity_string(module: nn.Module) -> float:
     kernel = getattr(module, "kernel", getattr(module, "weight", None))
     if kernel is None or kernel.numel() == 0:
         return 0.0
-    return float((kernel == 0).float().mean()) * 100
+    zeros = int(kernel.numel()) - int(kernel.count_nonzero())
+    return zeros / int(kernel.numel()) * 100
 
 
 def minkowski_summary_string(model: nn.Module, summary_input: Any) -> tuple[str, tuple[int, int]]:

@@ -9,6 +9,7 @@ from torch.fx import Proxy
 
 from .... import _check
 from ....nn.core import ConvAlgo, ThrustSortAllocator, expand_nd, scatter_nd
+from ....ops.rows import combine_rows
 from ....tensor import SparseConvTensor as _SparseConvTensor
 from ..tools import CUDAKernelTimer
 from ._indice_data import ImplicitGemmIndiceData, IndiceData
@@ -60,5 +61,5 @@ class SparseConvTensor(_SparseConvTensor, metaclass=_Traceable):
 
     def __add__(self, other: object) -> _SparseConvTensor:
         if isinstance(other, _SparseConvTensor) and len(other.features) == len(self.features):
-            return self.replace_feature(self.features + other.features)
+            return self.replace_feature(combine_rows("add", self.features, other.features))
         return super().__add__(other)

@@ -9,6 +9,7 @@ import torch
 from ....nn import functional as _functional
 from ....nn.functional import *  # noqa: F403
 from ....nn.functional import as_function
+from ....ops.keys import cell_numbers
 from . import ops
 from .core import SparseConvTensor
 from .hash import HashTable
@@ -45,7 +46,4 @@ SparseMaxPoolImplicitGemmFunction = as_function(
 
 def _indice_to_scalar(indices: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Row-major cell numbers of integer rows [N, D] in a box [D]."""
-    number = indices[:, 0]
-    for column, size in zip(indices.T[1:], shape[1:], strict=True):
-        number = number * size + column
-    return number
+    return cell_numbers(indices, shape)

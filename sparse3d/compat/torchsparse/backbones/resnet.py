@@ -34,10 +34,10 @@ class SparseResNet(nn.ModuleList):
         self.width_multiplier = width_multiplier
         width = in_channels
         for number, channels, kernel_size, stride in blocks:
-            out = int(channels * width_multiplier)
-            stage: list[nn.Module] = [SparseConvBlock(width, out, kernel_size, stride=stride)]
-            stage += [SparseResBlock(out, out, kernel_size) for _ in range(number - 1)]
-            self.append(nn.Sequential(*stage))
+            out = int(int(channels) * width_multiplier)
+            head = SparseConvBlock(width, out, kernel_size, stride=stride)
+            rest = [SparseResBlock(out, out, kernel_size) for _ in range(int(number) - 1)]
+            self.append(nn.Sequential(head, *rest))
             width = out
 
     def forward(self, x: Any) -> list[Any]:

@@ -8,8 +8,17 @@ from typing import Any
 import torch
 
 from ..... import _check
-from .....geometry import Geometry, output_shape
+from .....geometry import (
+    Geometry,
+    box_around,
+    centred_padding,
+    coarser,
+    cube_offsets,
+    finer,
+    output_shape,
+)
 from .....kernel_map import Coordinates, KernelMap
+from .....ops.lattice import extent, lattice_places
 from .....ops.segment import take_rows
 from ...tensor import Kept, SparseTensor, get_allow_negative_coordinates
 from ..utils.kernel import axis_starts
@@ -19,8 +28,7 @@ Triple = tuple[int, ...]
 
 def centred(size: Triple, stride: Triple, padding: Triple, dilation: Triple) -> Triple:
     """torchsparse 2.x centres odd axes of stride 1, and takes the caller's padding elsewhere."""
-    rows = zip(size, stride, padding, dilation, strict=True)
-    return tuple(d * (k // 2) if k % 2 and s == 1 else p for k, s, p, d in rows)
+    return centred_padding(size, dilation, padding, stride=stride)
 
 
 def strided(x: SparseTensor, geometry: Geometry, config: Any) -> Kept:
@@ -82,10 +90,10 @@ def _grid(
     if after is not None:
         shape = after[1:]
     elif len(sites):
-        extent = (sites.indices[:, 1:].amax(0) + 1).tolist()
+        reach = extent(sites.indices)
         cells = all(s in (1, k) for s, k in zip(geometry.stride, geometry.kernel_size, strict=True))
         whole = cells and not any(geometry.padding)
-        shape = tuple(extent) if whole else output_shape(extent, geometry)
+        shape = tuple(reach) if whole else output_shape(reach, geometry)
     else:
         return None
     return tuple(max(n, 1) for n in shape)
@@ -102,8 +110,8 @@ def _absolute(
     _, indices = sites.reached(geometry.mirrored())
     if len(sites):
         low = sites.indices[:, 1:].amin(0)
-        step = indices.new_tensor(list(geometry.stride))
-        indices = indices[(indices[:, 1:] * step >= low).all(1)]
+        places = lattice_places(indices, geometry.stride)[:, 1:]
+        indices = indices[(places >= low).all(1)]
     target = Coordinates(indices.contiguous(), None, sites.batch_size)
     target.trust_distinct()
     return sites.given(target, geometry), target
@@ -111,7 +119,7 @@ def _absolute(
 
 def undone(x: SparseTensor, size: Triple, stride: Triple, dilation: Triple) -> Kept:
     """The map of the strided layer that a transposed one undoes."""
-    fine = tuple(a // b for a, b in zip(x.stride, stride, strict=True))
+    fine = finer(x.stride, stride)
     for key, kept in x._caches.kmaps.items():
         if isinstance(kept, Kept) and key[:4] == (fine, size, stride, dilation):
             _check.same_rows("input", len(x.feats), "the strided layer's output", len(kept.outputs))
@@ -131,10 +139,10 @@ def generated(x: SparseTensor, geometry: Geometry) -> tuple[KernelMap, Coordinat
     sites = x.sites()
     grid = None
     if len(sites) and not get_allow_negative_coordinates():
-        extent = (sites.indices[:, 1:].amax(0) + 1).tolist()
+        reach = extent(sites.indices)
         if x.spatial_range is not None:
-            extent = list(x.spatial_range[1:4])
-        grid = tuple(n * s for n, s in zip(extent, geometry.stride, strict=True))
+            reach = list(x.spatial_range[1:4])
+        grid = coarser(reach, geometry.stride)
     return sites.footprint(geometry, grid, transposed=True)
 
 
@@ -144,9 +152,7 @@ def kernel_geometry(
     """The geometry by each version's own anchoring."""
     if x.contracted:
         return Geometry(size, stride, centred(size, stride, padding, dilation), dilation)
-    starts = axis_starts(size)
-    anchored = tuple(-a * d for a, d in zip(starts, dilation, strict=True))
-    return Geometry(size, stride, anchored, dilation)
+    return box_around(cube_offsets(size, axis_starts(size)), stride, dilation)[0]
 
 
 def weights(kernel: torch.Tensor, order: list[int]) -> torch.Tensor:

@@ -6,6 +6,7 @@ import torch
 
 from ..... import _check
 from .....ops.keys import find_keys, fnv_hash
+from .....ops.lattice import moved_by
 from .....ops.segment import count_segments
 
 __all__ = ["spcount", "sphash", "sphashquery"]
@@ -21,9 +22,7 @@ def hash_of(coords: torch.Tensor, offsets: torch.Tensor | None, batch_column: in
         _check.fail_type("coords", wanted, f"{coords.dtype} {list(coords.shape)}")
     if offsets is None:
         return fnv_hash(coords, bits=BITS)
-    zero = offsets.new_zeros((len(offsets), 1))
-    parts = [zero, offsets] if batch_column == 0 else [offsets, zero]
-    return fnv_hash(coords[None] + torch.cat(parts, 1).to(coords)[:, None], bits=BITS)
+    return fnv_hash(moved_by(coords, offsets, batch_column=batch_column), bits=BITS)
 
 
 def sphash(coords: torch.Tensor, offsets: torch.Tensor | None = None) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..... import _check
-from .....ops.segment import reduce_segments, take_rows
+from .....ops.segment import means_by_counts
 from .....ops.voxelize import interpolate, shares_present, trilinear_weights
 
 __all__ = ["calc_ti_weights", "spdevoxelize", "spvoxelize"]
@@ -19,14 +19,7 @@ def spvoxelize(feats: torch.Tensor, coords: torch.Tensor, counts: torch.Tensor) 
         coords: each point's voxel [N], -1 for none.
         counts: points of each voxel [M].
     """
-    rows = coords.long()
-    if bool((rows < 0).any()):
-        inside = (rows >= 0).nonzero()[:, 0]
-        feats, rows = take_rows(feats, inside), rows[inside]
-    # Neither the sum nor the count of a crowded voxel fits half precision.
-    wide = feats.float() if feats.dtype in (torch.float16, torch.bfloat16) else feats
-    total = reduce_segments(wide, rows, len(counts), "sum")
-    return (total / counts.clamp(min=1)[:, None].to(total.dtype)).to(feats.dtype)
+    return means_by_counts(feats, coords.long(), counts)
 
 
 def calc_ti_weights(
@@ -48,7 +41,7 @@ def calc_ti_weights(
         way_out = "transpose it, or install version 1.4: torchsparse==1.4.0"
         _check.fail("idx_query", f"of shape {[len(coords), 8]}", list(idx_query.shape), way_out)
     with torch.no_grad():
-        weights = trilinear_weights(coords[:, :3] / scale)
+        weights = trilinear_weights(coords[:, :3], scale)
         return shares_present(idx_query, weights, 1e-8)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from .....nn.initial import uniform_by_fan_
 from .....ops.conv import conv
 from .....ops.coordinates import cells_of
 from .....ops.dense import to_dense
+from .....ops.lattice import window
 from .....ops.voxelize import voxelize
 
 __all__ = ["ToBEVConvolution", "ToBEVHeightCompression", "ToBEVReduction", "ToDenseBEVConvolution"]
@@ -22,11 +23,12 @@ def _merged(input: Any, feats: torch.Tensor, indices: torch.Tensor, stride: Any,
     return type(input)(merged.features, type(input).from_indices(merged.indices, stride), stride)
 
 
-def _by_height(input: Any, kernel: torch.Tensor, dim: int) -> torch.Tensor:
-    """Each row times the matrix of its height."""
+def _by_height(layer: Any, input: Any) -> torch.Tensor:
+    """Each row times the matrix of its height, and the bias."""
     sites = input.sites()
-    pairs = sites.pointwise(sites.indices[:, 1 + dim], len(kernel))
-    return conv(input.feats, kernel.permute(2, 0, 1), pairs)
+    pairs = sites.pointwise(sites.indices[:, 1 + layer.dim], len(layer.kernel))
+    bias = layer.bias.reshape(-1) if isinstance(layer.bias, torch.Tensor) else None
+    return conv(input.feats, layer.kernel.permute(2, 0, 1), pairs, bias)
 
 
 class ToBEVReduction(nn.Module):
@@ -65,14 +67,8 @@ class _Dense(nn.Module):
 
     def _places(self, input: Any) -> torch.Tensor:
         """(batch, x, y, z) in units of the stride, the offset taken off."""
-        indices = input.sites().indices
-        moved = indices.clone()
-        shift = self.offset[0, :3].to(indices)
-        if not input.contracted:
-            unit = shift.new_tensor(list(input.stride))
-            shift = torch.div(shift, unit, rounding_mode="trunc")
-        moved[:, 1:] -= shift
-        return torch.as_tensor(moved)
+        unit = None if input.contracted else input.stride
+        return window(input.sites().indices, self.offset[0, :3], unit, toward_zero=True)
 
     def _grid(self, input: Any, feats: torch.Tensor, axes: list[int]) -> torch.Tensor:
         places = self._places(input)
@@ -113,12 +109,11 @@ class ToDenseBEVConvolution(_Dense):
 
     def reset_parameters(self) -> None:
         """Uniform in +-1/sqrt(C_in)."""
-        bound = 1 / math.sqrt(self.in_channels)
-        nn.init.uniform_(self.kernel, -bound, bound)
+        uniform_by_fan_(self.in_channels, self.kernel)
 
     def forward(self, input: Any) -> torch.Tensor:
         """Convert."""
-        feats = _by_height(input, self.kernel, self.dim) + self.bias
+        feats = _by_height(self, input)
         return self._grid(input, feats, self.bev_dims).permute(0, 3, 1, 2).contiguous()
 
 
@@ -155,13 +150,12 @@ class ToBEVConvolution(nn.Module):
 
     def reset_parameters(self) -> None:
         """Uniform in +-1/sqrt(C_in)."""
-        bound = 1 / math.sqrt(self.in_channels)
-        nn.init.uniform_(self.kernel, -bound, bound)
+        uniform_by_fan_(self.in_channels, self.kernel)
 
     def forward(self, input: Any) -> Any:
         """Convert."""
         indices = input.sites().indices.clone()
-        feats = _by_height(input, self.kernel, self.dim) + self.bias
+        feats = _by_height(self, input)
         indices[:, 1 + self.dim] = 0
         indices = cells_of(indices, [self.stride] * 3)
         stride = tuple(s * self.stride for s in input.stride)

@@ -11,6 +11,7 @@ from torch import nn
 from ..... import _check
 from .....checkpoint import to_canonical
 from .....geometry import Geometry
+from .....nn.initial import uniform_by_fan_
 from ...utils.utils import make_ntuple
 from ..functional._maps import centred
 from ..functional.conv import conv3d
@@ -99,10 +100,7 @@ class Conv3d(nn.Module):
     def reset_parameters(self) -> None:
         """Uniform in +-1/sqrt(channels x taps)."""
         channels = self.out_channels if self.transposed else self.in_channels
-        bound = 1 / math.sqrt(channels * self.kernel_volume)
-        nn.init.uniform_(self.kernel, -bound, bound)
-        if self.bias is not None:
-            nn.init.uniform_(self.bias, -bound, bound)
+        uniform_by_fan_(channels * self.kernel_volume, self.kernel, self.bias)
 
     def forward(self, input: Any) -> Any:
         """Convolve."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import nn
 
 from .....nn.modules import normalize_rows
+from .....ops.norm import batch_norm
 from .....ops.segment import standardize_segments
 from ..utils.apply import fapply
 
@@ -24,10 +24,8 @@ class BatchNorm(nn.BatchNorm1d):
 def _by_sample(input: Any, groups: int | None, eps: float, weight: Any, bias: Any) -> Any:
     sites = input.sites()
     batch = sites.indices[:, 0].long()
-    out = standardize_segments(input.feats, batch, sites.batch_size, eps, groups=groups)
-    if weight is not None:
-        out = out * weight
-    return input.like(out if bias is None else out + bias)
+    affine = {"groups": groups, "weight": weight, "bias": bias}
+    return input.like(standardize_segments(input.feats, batch, sites.batch_size, eps, **affine))
 
 
 class GroupNorm(nn.GroupNorm):
@@ -43,10 +41,5 @@ class InstanceNorm(nn.InstanceNorm1d):
     def forward(self, input: Any) -> Any:
         if self.training or not self.track_running_stats:
             return _by_sample(input, None, self.eps, self.weight, self.bias)
-        assert self.running_mean is not None
-        assert self.running_var is not None
-        scale = torch.rsqrt(self.running_var + self.eps)
-        if self.weight is not None:
-            scale = scale * self.weight
-        shift = -self.running_mean * scale + (0 if self.bias is None else self.bias)
-        return fapply(input, lambda feats: feats * scale + shift)
+        kept = self.running_mean, self.running_var, self.weight, self.bias
+        return fapply(input, lambda feats: batch_norm(feats, *kept, eps=self.eps))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
 import torch
 
+from .....geometry import coarser, cube_offsets
 from ...utils.utils import make_ntuple
 
 __all__ = ["axis_starts", "get_kernel_offsets", "tap_order"]
@@ -31,21 +31,17 @@ def get_kernel_offsets(
         device: of the result.
     """
     sizes, strides, spreads = (make_ntuple(v, ndim=3) for v in (size, stride, dilation))
-    starts = axis_starts(sizes)
-    axes = [
-        [(a + i) * s * d for i in range(k)]
-        for a, k, s, d in zip(starts, sizes, strides, spreads, strict=True)
-    ]
-    if math.prod(sizes) % 2 == 1:
-        rows = [[x, y, z] for z, y, x in itertools.product(*reversed(axes))]
-    else:
-        rows = [list(row) for row in itertools.product(*axes)]
+    step = coarser(strides, spreads)
+    rows = [coarser(row, step) for row in _offsets(sizes)]
     return torch.tensor(rows, dtype=torch.int32, device=device)
 
 
 def tap_order(size: tuple[int, ...]) -> list[int]:
     """For each tap with the last axis fastest, its number in the peer's order."""
-    if math.prod(size) % 2 == 0:
-        return list(range(math.prod(size)))
-    x, y, z = size
-    return [i + x * (j + y * k) for i in range(x) for j in range(y) for k in range(z)]
+    place = {offset: number for number, offset in enumerate(_offsets(size))}
+    return [place[offset] for offset in cube_offsets(size, axis_starts(size))]
+
+
+def _offsets(size: tuple[int, ...]) -> list[tuple[int, ...]]:
+    first_fastest = math.prod(size) % 2 == 1
+    return cube_offsets(size, axis_starts(size), first_fastest=first_fastest)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from .....geometry import coarser
 from ....torchsparse.nn.functional import voxelize as _voxelize
 from ....torchsparse.nn.functional.activation import leaky_relu, relu
 from ....torchsparse.nn.functional.conv import conv3d
@@ -63,8 +64,7 @@ def spdownsample(
     """Sites of a strided layer: (x, y, z, batch), multiples of the new stride."""
     x, kept = _strided(coords, stride, kernel_size, tensor_stride)
     steps = make_ntuple(stride, ndim=3)
-    after = tuple(a * b for a, b in zip(x.stride, steps, strict=True))
-    return SparseTensor.from_indices(kept.outputs.indices, after)
+    return SparseTensor.from_indices(kept.outputs.indices, coarser(x.stride, steps))
 
 
 def build_kernel_map(
@@ -75,4 +75,4 @@ def build_kernel_map(
     x, kept = _strided(coords, stride, kernel_size, tensor_stride)
     pairs = torch.stack([kept.pairs.src, kept.pairs.dst], 1)
     sizes = (len(x.coords), len(kept.outputs))
-    return [pairs, kept.pairs.splits.diff().int(), sizes]
+    return [pairs, kept.pairs.pairs_per_tap().int(), sizes]

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from ...... import _check
-from ......geometry import Geometry
+from ......geometry import Geometry, centred_padding, coarser, divides, finer
 from ......kernel_map import Coordinates
 from ......ops.conv import conv
+from ......ops.lattice import batch_count
 from ....tensor import SparseTensor
 from ....utils.utils import make_ntuple
 from ...utils.kernel import tap_order
@@ -79,17 +80,15 @@ def conv3d(
     if not transposed:
         geometry = _maps.kernel_geometry(input, size, steps, shifts, spreads)
         kept = _maps.strided(input, geometry, settings)
-        out = _biased(conv(input.feats, kernel, kept.pairs), bias)
-        stride_after = tuple(a * b for a, b in zip(input.stride, steps, strict=True))
-        return input.on(out, kept.outputs, stride_after, kept.after)
-    finer = tuple(a // b for a, b in zip(input.stride, steps, strict=True))
-    if any(a % b for a, b in zip(input.stride, steps, strict=True)):
+        out = conv(input.feats, kernel, kept.pairs, bias)
+        return input.on(out, kept.outputs, coarser(input.stride, steps), kept.after)
+    if not divides(steps, input.stride):
         _check.fail("stride", f"a divisor of the tensor's {input.stride}", steps)
     if generative:
-        return _generate(input, kernel, bias, size, steps, spreads, finer)
+        return _generate(input, kernel, bias, size, steps, spreads)
     kept = _maps.undone(input, size, steps, spreads)
-    out = _biased(conv(input.feats, kernel, kept.pairs.transposed()), bias)
-    return input.on(out, kept.inputs, finer, kept.before)
+    out = conv(input.feats, kernel, kept.pairs.transposed(), bias)
+    return input.on(out, kept.inputs, finer(input.stride, steps), kept.before)
 
 
 def _generate(
@@ -99,22 +98,17 @@ def _generate(
     size: tuple[int, ...],
     steps: tuple[int, ...],
     spreads: tuple[int, ...],
-    finer: tuple[int, ...],
 ) -> SparseTensor:
-    anchor = tuple(d * (k // 2) if k % 2 else 0 for k, d in zip(size, spreads, strict=True))
+    anchor = centred_padding(size, spreads)
     pairs, target = _maps.generated(input, Geometry(size, steps, anchor, spreads))
-    out = _biased(conv(input.feats, kernel, pairs), bias)
+    out = conv(input.feats, kernel, pairs, bias)
     after = None
     if input.spatial_range is not None:
-        sizes = zip(input.spatial_range[1:4], steps, strict=True)
-        after = (input.spatial_range[0], *(n * s for n, s in sizes))
+        after = (input.spatial_range[0], *coarser(input.spatial_range[1:4], steps))
+    fine = finer(input.stride, steps)
     input._caches.kmaps.clear()
-    input._caches.cmaps.pop(finer, None)
-    return input.on(out, target, finer, after)
-
-
-def _biased(out: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    return out if bias is None else out + bias
+    input._caches.cmaps.pop(fine, None)
+    return input.on(out, target, fine, after)
 
 
 def spdownsample(
@@ -146,11 +140,14 @@ def spupsample_generative(
 ) -> torch.Tensor:
     """Sites of a generative layer: every finer one that a coarse one reaches."""
     size, steps = (make_ntuple(v, ndim=3) for v in (kernel_size, stride))
-    anchor = tuple(k // 2 if k % 2 else 0 for k in size)
-    batch = int(_coords[:, 0].max()) + 1 if len(_coords) else 1
+    anchor = centred_padding(size, (1, 1, 1))
     grid = None if spatial_range is None else tuple(spatial_range[1:4])
     geometry = Geometry(size, steps, anchor, (1, 1, 1))
-    return Coordinates(_coords, None, batch).footprint(geometry, grid, transposed=True)[1].indices
+    return (
+        Coordinates(_coords, None, batch_count(_coords))
+        .footprint(geometry, grid, transposed=True)[1]
+        .indices
+    )
 
 
 def build_kernel_map(
@@ -170,13 +167,37 @@ def build_kernel_map(
     generative: bool = False,
     split_mask_num: int = 1,
     split_mask_num_bwd: int = 1,
+    *,
+    parity: bool = False,
 ) -> dict[str, Any]:
     """A kernel map as a dictionary: `coords`, `out_in_map` [M, K] (-1: none), `sizes`,
-    `spatial_range`; taps with the last axis fastest."""
+    `spatial_range`; taps with the last axis fastest.
+
+    Args:
+        _coords: int32 [N, 4] (batch, x, y, z).
+        input_node_num: N.
+        kernel_size: one integer, or one an axis.
+        stride: likewise.
+        padding: likewise.
+        hashmap_keys: accepted, as is what is not named here.
+        hashmap_vals: see `hashmap_keys`.
+        spatial_range: (B, X, Y, Z) of the inputs, or None.
+        mode: "hashmap" or "hashmap_on_the_fly".
+        dataflow: see `hashmap_keys`.
+        downsample_mode: which sites strided layers make.
+        training: see `hashmap_keys`.
+        ifsort: see `hashmap_keys`.
+        generative: see `hashmap_keys`.
+        split_mask_num: see `hashmap_keys`.
+        split_mask_num_bwd: see `hashmap_keys`.
+        parity: repeat the peer's fault: "hashmap" centres kernels on the sites that the padding
+            gives.
+    """
     x = SparseTensor(_coords.new_zeros((len(_coords), 1), dtype=torch.float32), _coords)
     x.spatial_range = spatial_range
     size, steps, shifts = (make_ntuple(v, ndim=3) for v in (kernel_size, stride, padding))
     settings = resolved({"kmap_mode": mode, "downsample_mode": downsample_mode})
+    settings["parity"] = parity
     geometry = _maps.kernel_geometry(x, size, steps, shifts, (1, 1, 1))
     kept = _maps.strided(x, geometry, settings)
     return {

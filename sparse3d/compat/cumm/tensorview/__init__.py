@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import torch
+
+from . import gemm
 
 __all__ = [
     "Tensor",
@@ -112,18 +113,3 @@ def full(shape: Sequence[int], value: Any, dtype: Any = np.float32, device: int 
 def get_compute_capability(device: int = 0) -> tuple[int, int]:
     """Of a CUDA device."""
     return torch.cuda.get_device_capability(device)
-
-
-class _Activation(str, Enum):
-    """Equal to the names that layers keep."""
-
-    None_ = "none"
-    ReLU = "relu"
-    Sigmoid = "sigmoid"
-    LeakyReLU = "leaky_relu"
-
-
-class gemm:
-    """`tensorview.gemm`."""
-
-    Activation = _Activation

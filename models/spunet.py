@@ -15,6 +15,7 @@ from torch import nn
 import sparse3d.nn as spnn
 from sparse3d import SparseConvTensor
 from sparse3d.models._blocks import detection_norm, joined
+from sparse3d.models.minkunet import interpolated
 
 __all__ = ["SpUNet"]
 
@@ -102,12 +103,18 @@ class SpUNet(nn.Module):
         self.final: nn.Module = spnn.SparseIdentity()
         if num_classes > 0:
             self.final = spnn.SubMConv3d(channels[-1], num_classes, 1)
+        self.apply(_start)
 
-    def forward(self, x: SparseConvTensor) -> torch.Tensor:
-        """Logits [N, num_classes] of every voxel.
+    def forward(self, x: SparseConvTensor, points: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits of every voxel, or of points.
 
         Args:
             x: voxels of a grid, `in_channels` features.
+            points: [Q, 4] batch id and position in voxel units; each has the logits of its
+                surroundings by trilinear interpolation. None means the voxels themselves.
+
+        Returns:
+            [N, num_classes], or [Q, num_classes].
         """
         y = self.conv_input(x)
         skips = [y]
@@ -117,4 +124,13 @@ class SpUNet(nn.Module):
         y = skips.pop()
         for up, decode in zip(reversed(self.up), reversed(self.dec), strict=True):
             y = decode(joined(up(y), skips.pop()))
-        return self.final(y).features  # type: ignore[no-any-return]
+        y = self.final(y)
+        return y.features if points is None else interpolated(y, points, 1)
+
+
+def _start(layer: nn.Module) -> None:
+    """Published start of the submanifold kernels; the others keep theirs."""
+    if isinstance(layer, spnn.SubMConv3d):
+        nn.init.trunc_normal_(layer.weight, std=0.02)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)

@@ -12,12 +12,13 @@ import torch
 from sparse3d.data.augment import Cloud
 from sparse3d.data.clip import clipped
 from sparse3d.data.config import SegmentConfig
-from sparse3d.data.grid import Grid, represent, to_grid
+from sparse3d.data.grid import Grid, random_points, represent, to_grid
 from sparse3d.data.inputs import point_features
 from sparse3d.data.semantic_kitti import LabelMap
+from sparse3d.ops.coordinates import coordinate_unique
 from sparse3d.tensor import SparseConvTensor
 
-__all__ = ["IGNORE", "Batch", "Voxels", "collate", "target_table", "voxelise"]
+__all__ = ["IGNORE", "Batch", "Voxels", "collate", "in_range", "target_table", "voxelise"]
 
 IGNORE = -1
 """Target of a voxel that no loss counts."""
@@ -32,12 +33,14 @@ class Voxels:
         coords: int32 ``[V, 3]``, columns z, y, x, from zero on.
         targets: int64 ``[V]``, output channel or `IGNORE`.
         note: Why the cloud is empty, where a file was broken.
+        joins: Whether it is one with the cloud before it in a batch.
     """
 
     features: npt.NDArray[np.float32]
     coords: npt.NDArray[np.int32]
     targets: npt.NDArray[np.int64]
     note: str = ""
+    joins: bool = False
 
     @classmethod
     def none(cls, channels: int, note: str) -> Voxels:
@@ -105,6 +108,12 @@ def target_table(classes: Sequence[int], known: LabelMap) -> npt.NDArray[np.int6
     return table
 
 
+def in_range(cloud: Cloud, config: SegmentConfig) -> Cloud:
+    """What the clip of a recipe leaves of a cloud."""
+    points, kept = clipped(cloud.points, config.clip, config.outside)
+    return Cloud(points, cloud.labels[kept])
+
+
 def voxelise(
     cloud: Cloud,
     config: SegmentConfig,
@@ -112,29 +121,30 @@ def voxelise(
     rng: np.random.Generator,
     most: int | None = None,
 ) -> Voxels:
-    """A cloud as the network of a recipe sees it.
+    """A cloud as the network of a recipe sees it in training.
 
-    The target of a voxel is that of its first point where that stands for it, and the commonest of
-    its points (the lowest of equals) where their mean does.
+    The target of a voxel is that of the point that stands for it (the first, or a random one), and
+    the commonest of its points (the lowest of equals) where their mean does.
 
     Args:
-        cloud: Points and raw labels, moved already.
+        cloud: Points and raw labels, moved and clipped already.
         config: The recipe.
         table: From `target_table`.
-        rng: Chooses which voxels stay.
+        rng: Chooses points that stand for voxels, and which voxels stay.
         most: Largest number of voxels; a random choice of them stays, in order.
     """
-    points, kept = clipped(cloud.points, config.clip, config.outside)
+    points = cloud.points
     if len(points) == 0:
         return Voxels.none(len(config.features), "")
-    labels = table[cloud.labels[kept] & 0xFFFF]
+    labels = table[cloud.labels & 0xFFFF]
     grid = to_grid(points, config.voxel_size, rounding=config.rounding, dtype=config.dtype)
     values = point_features(points, config.features, config.voxel_size, config.rounding)
-    features = np.asarray(represent(values, grid, config.representative), np.float32)
-    if config.representative == "first":
-        targets = labels[grid.first]
-    else:
+    if config.representative == "mean":
+        features = np.asarray(represent(values, grid, "mean"), np.float32)
         targets = _commonest(labels, grid, len(config.classes))
+    else:
+        rows = grid.first if config.representative == "first" else random_points(grid, rng)
+        features, targets = values[rows], labels[rows]
     coords = np.ascontiguousarray(grid.coords[:, ::-1])
     if most is not None and len(coords) > most:
         chosen = np.sort(rng.choice(len(coords), most, replace=False))
@@ -152,12 +162,17 @@ def _commonest(labels: npt.NDArray[np.int64], grid: Grid, kinds: int) -> npt.NDA
 
 
 def collate(clouds: Sequence[Voxels]) -> Batch:
-    """Clouds as one batch, in their order; an empty one keeps its number."""
-    rows = [np.insert(c.coords, 0, number, axis=1) for number, c in enumerate(clouds)]
-    return Batch(
-        torch.from_numpy(np.concatenate([c.features for c in clouds])),
-        torch.from_numpy(np.concatenate(rows)),
-        torch.from_numpy(np.concatenate([c.targets for c in clouds])),
-        len(clouds),
-        tuple(c.note for c in clouds if c.note),
-    )
+    """Clouds as one batch, in their order; an empty one keeps its number.
+
+    One that joins the cloud before it has that one's number; of a voxel in both, the first stays.
+    """
+    numbers = np.cumsum([number > 0 and not c.joins for number, c in enumerate(clouds)])
+    rows = [np.insert(c.coords, 0, n, axis=1) for n, c in zip(numbers, clouds, strict=True)]
+    features = torch.from_numpy(np.concatenate([c.features for c in clouds]))
+    indices = torch.from_numpy(np.concatenate(rows))
+    targets = torch.from_numpy(np.concatenate([c.targets for c in clouds]))
+    if any(c.joins for c in clouds):
+        first, _ = coordinate_unique(indices)
+        features, indices, targets = features[first], indices[first], targets[first]
+    notes = tuple(c.note for c in clouds if c.note)
+    return Batch(features, indices, targets, int(numbers[-1]) + 1, notes)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = ["clipped"]
 
+Real = TypeVar("Real", bound=np.floating)
+
 
 def clipped(
-    points: npt.NDArray[np.float32], box: Sequence[float] | None, outside: str
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    points: npt.NDArray[Real], box: Sequence[float] | None, outside: str
+) -> tuple[npt.NDArray[Real], npt.NDArray[np.bool_]]:
     """Points within a box.
 
     Args:
-        points: ``[N, >=3]``, x, y, z in metres first.
+        points: ``[N, >=3]``, x, y, z in metres first; the box is rounded to their type.
         box: Smallest x, y, z, then largest; None takes all points.
         outside: ``"drop"`` leaves points beyond it out, ``"clamp"`` moves them to its border (the
             `PointClip` of Pointcept's recipes).
@@ -28,7 +31,7 @@ def clipped(
         raise ValueError(f"outside must be 'drop' or 'clamp', got {outside!r}")
     if box is None:
         return points, np.ones(len(points), np.bool_)
-    low, high = np.array(box[:3], np.float32), np.array(box[3:], np.float32)
+    low, high = np.array(box[:3], points.dtype), np.array(box[3:], points.dtype)
     if outside == "clamp":
         moved = points.copy()
         moved[:, :3] = np.clip(points[:, :3], low, high)

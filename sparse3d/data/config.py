@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sparse3d.data.inputs import FEATURES
+from sparse3d.data.networks import NETWORKS
 from sparse3d.data.semantic_kitti import LABEL_MAPS, RAW_NAMES
 from sparse3d.data.tables import check_keys, load_yaml
 from sparse3d.data.views import View, parse_views
@@ -18,7 +19,18 @@ __all__ = ["SegmentConfig", "config_path", "dump_config", "load_config", "parse_
 
 # Not importlib.resources: an editable install spans two folders, and only one has these.
 _PACKAGE = Path(__file__).parent.parent
-_SECTIONS = ("name", "weights", "model", "input", "classes", "label_map", "views", "about")
+_SECTIONS = (
+    "name",
+    "weights",
+    "network",
+    "model",
+    "input",
+    "classes",
+    "label_map",
+    "views",
+    "average",
+    "about",
+)
 _INPUT = (
     "voxel_size",
     "rounding",
@@ -27,8 +39,10 @@ _INPUT = (
     "dtype",
     "clip",
     "outside",
+    "thin",
     "devoxelise",
 )
+_AVERAGES = ("log_probability", "probability")
 
 
 @dataclass(frozen=True)
@@ -37,17 +51,24 @@ class SegmentConfig:
 
     Attributes:
         name: Short name.
-        model: Keyword arguments of `sparse3d.models.MinkUNet`.
+        model: Keyword arguments of the network.
         voxel_size: Edge of a voxel in metres.
         rounding: ``floor`` or ``round``.
-        representative: ``first`` point of a voxel, or the ``mean`` of its points.
+        representative: ``first`` point of a voxel, or the ``mean`` of its points; or ``each`` of
+            them: a random one in training, and in tests all in turn, in as many passes as the
+            fullest voxel has points.
         features: Input channels, by name.
         classes: Raw SemanticKITTI id of each output channel.
-        dtype: Arithmetic of the voxel coordinates.
+        network: ``minkunet`` (`sparse3d.models.minkunet`) or ``spunet`` (`sparse3d.models.spunet`).
+        dtype: Arithmetic of the voxel coordinates and, in tests, of the views and the clip.
         views: The looks at a scan, turned differently, whose scores are averaged.
+        average: What of a class is averaged over views and passes: its ``log_probability`` or its
+            ``probability``.
         clip: Smallest x, y, z and largest x, y, z that the network sees, in metres, or None.
         outside: ``drop`` leaves points beyond ``clip`` out (label 0, a miss); ``clamp`` moves them
             to its border.
+        thin: Edge in metres of the cells of which tests see the first point alone; the others have
+            its label. 0 sees all.
         devoxelise: ``nearest`` gives a point the scores of its voxel, ``trilinear`` those of the
             voxels around it.
         weights: File of that name in ``sparse3d/weights``, or None.
@@ -68,6 +89,9 @@ class SegmentConfig:
     devoxelise: str = "nearest"
     weights: str | None = None
     about: str = ""
+    network: str = "minkunet"
+    average: str = "log_probability"
+    thin: float = 0.0
 
     def weights_path(self) -> Path | None:
         """Where the weights that ship with the package lie."""
@@ -127,24 +151,24 @@ def parse_config(table: Mapping[str, Any], path: Path) -> SegmentConfig:
     unknown = [name for name in features if name not in FEATURES]
     if unknown or not features:
         raise ValueError(f"{path}: input.features must come from {list(FEATURES)}, got {unknown}")
-    size = feed.get("voxel_size")
-    if not isinstance(size, (int, float)) or isinstance(size, bool) or not 0 < size < 100:
-        raise ValueError(f"{path}: input.voxel_size must be a number of metres, got {size!r}")
+    size = _metres(feed, "voxel_size", path)
+    representative = _choice(feed, "representative", ("first", "mean", "each"), path)
     return SegmentConfig(
         name=str(table.get("name", path.stem)),
         model=_table(table, "model", path),
-        voxel_size=float(size),
+        voxel_size=size,
         rounding=_choice(feed, "rounding", ("floor", "round"), path),
-        representative=_choice(feed, "representative", ("first", "mean"), path),
+        representative=representative,
         features=features,
         classes=_classes(table, path),
+        network=_choice({"network": "minkunet", **table}, "network", tuple(NETWORKS), path),
         dtype=_choice({"dtype": "float32", **feed}, "dtype", ("float32", "float64"), path),
         views=parse_views(table.get("views", 1), path),
+        average=_choice({"average": _AVERAGES[0], **table}, "average", _AVERAGES, path),
         clip=_clip(feed, path),
         outside=_outside(feed, path),
-        devoxelise=_choice(
-            {"devoxelise": "nearest", **feed}, "devoxelise", ("nearest", "trilinear"), path
-        ),
+        thin=_metres(feed, "thin", path) if feed.get("thin", 0) != 0 else 0.0,
+        devoxelise=_devoxelise(feed, representative, path),
         weights=_file_name(table.get("weights"), path),
         about=str(table.get("about", "")),
     )
@@ -158,9 +182,11 @@ def dump_config(config: SegmentConfig) -> str:
     feed |= {"features": list(config.features), "clip": list(config.clip) if config.clip else None}
     table = {
         "name": config.name,
+        "network": config.network,
         "model": dict(config.model),
         "input": feed,
         "views": [dict(vars(view)) for view in config.views],
+        "average": config.average,
         "classes": list(config.classes),
         "about": config.about,
     }
@@ -211,6 +237,23 @@ def _choice(table: Mapping[str, Any], key: str, choices: tuple[str, ...], path: 
     if value not in choices:
         raise ValueError(f"{path}: {key} must be one of {list(choices)}, got {value!r}")
     return str(value)
+
+
+def _metres(feed: Mapping[str, Any], key: str, path: Path) -> float:
+    size = feed.get(key)
+    if not isinstance(size, (int, float)) or isinstance(size, bool) or not 0 < size < 100:
+        raise ValueError(f"{path}: input.{key} must be a number of metres, got {size!r}")
+    return float(size)
+
+
+def _devoxelise(feed: Mapping[str, Any], representative: str, path: Path) -> str:
+    """How points get their scores; those that each stand for a voxel have them already."""
+    how = _choice({"devoxelise": "nearest", **feed}, "devoxelise", ("nearest", "trilinear"), path)
+    if representative == "each" and how != "nearest":
+        raise ValueError(
+            f"{path}: input.devoxelise must be nearest for input.representative each, got {how!r}"
+        )
+    return how
 
 
 def _clip(feed: Mapping[str, Any], path: Path) -> tuple[float, ...] | None:

@@ -7,6 +7,7 @@ random), in the arithmetic (float32 or float64) and in the origin. None of these
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from sparse3d.ops.coordinates import coordinate_unique
 from sparse3d.ops.voxelize import quantize
 
-__all__ = ["Grid", "represent", "to_grid"]
+__all__ = ["Grid", "passes", "random_points", "represent", "to_grid"]
 
 _INT32 = 2**31 - 1
 
@@ -137,8 +138,26 @@ def represent(
     if how == "random":
         if rng is None:
             raise ValueError("rng must be a numpy Generator for how='random', got None")
-        order = rng.permutation(len(values))
-        pick = np.empty(len(grid.coords), np.int64)
-        pick[grid.inverse[order]] = order
-        return values[pick]
+        return values[random_points(grid, rng)]
     raise ValueError(f"how must be 'first', 'mean' or 'random', got {how!r}")
+
+
+def random_points(grid: Grid, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """A random point of each voxel, int64 ``[V]``."""
+    order = rng.permutation(len(grid.inverse))
+    pick = np.empty(len(grid.coords), np.int64)
+    pick[grid.inverse[order]] = order
+    return pick
+
+
+def passes(grid: Grid) -> Iterator[npt.NDArray[np.int64]]:
+    """Each point of a voxel in turn: what stands for the voxels in pass 0, 1, ..., int64 ``[V]``.
+
+    There are as many passes as the fullest voxel has points. Pass i has the one of each voxel whose
+    place in scan order is i modulo their number, so that every point comes up at least once.
+    """
+    order = np.argsort(grid.inverse, kind="stable")
+    counts = np.bincount(grid.inverse, minlength=len(grid.coords))
+    starts = np.cumsum(counts) - counts
+    for number in range(int(counts.max(initial=0))):
+        yield order[starts + number % counts]

@@ -21,7 +21,7 @@ together they say nothing of where the sensor is mounted."""
 
 
 def point_features(
-    points: npt.NDArray[np.float32], names: Sequence[str], voxel_size: float, rounding: str
+    points: npt.NDArray[np.floating], names: Sequence[str], voxel_size: float, rounding: str
 ) -> npt.NDArray[np.float32]:
     """Float32 ``[N, C]``: the named channels of each point."""
     if not names:
@@ -45,7 +45,7 @@ def point_features(
 
 
 def to_sparse(
-    points: npt.NDArray[np.float32],
+    points: npt.NDArray[np.floating],
     *,
     voxel_size: float,
     features: Sequence[str],

@@ -17,12 +17,14 @@ from sparse3d import checkpoint
 from sparse3d.data.clip import clipped
 from sparse3d.data.config import SegmentConfig
 from sparse3d.data.files import write_labels, write_ply
-from sparse3d.data.inputs import to_sparse
+from sparse3d.data.grid import Grid, passes, to_grid
+from sparse3d.data.inputs import point_features, to_sparse
 from sparse3d.data.kitti import Scan, ScanError
+from sparse3d.data.networks import NETWORKS
 from sparse3d.data.picture import write_picture
 from sparse3d.data.semantic_kitti import colors_of
 from sparse3d.data.views import View
-from sparse3d.models.minkunet import MinkUNet
+from sparse3d.tensor import SparseConvTensor
 
 __all__ = [
     "Segmenter",
@@ -91,7 +93,7 @@ def load_weights(path: PathLike) -> dict[str, torch.Tensor]:
 def load_into(model: torch.nn.Module, config: SegmentConfig, path: PathLike) -> None:
     """Take over the weights of a checkpoint file, whichever library stored them.
 
-    Ours see (z, y, x), the other libraries' MinkUNets (x, y, z): the axes of their kernels turn.
+    Ours see (z, y, x), the other libraries' networks (x, y, z): the axes of their kernels turn.
 
     Raises:
         ValueError: The file is missing, holds no tensors by name, or not those of the network of
@@ -142,42 +144,72 @@ class Segmenter:
         """Raw label of each point ``[N]``; 0 for those that the recipe's clip leaves out."""
         stages = stages if stages is not None else Stages()
         labels = np.zeros(len(points), np.uint32)
-        seen, kept = clipped(points, self.config.clip, self.config.outside)
+        exact: npt.NDArray[np.floating] = points.astype(self.config.dtype, copy=False)
+        seen, kept = clipped(exact, self.config.clip, self.config.outside)
         if len(seen) == 0:
             return labels
         labels[kept] = self._raw[self.scores(seen, stages).argmax(dim=1).numpy()]
         return labels
 
-    def scores(self, points: npt.NDArray[np.float32], stages: Stages | None = None) -> torch.Tensor:
-        """Log-probability of each class for each point ``[N, K]``, summed over the views; on the
-        CPU. Nothing is clipped.
+    def scores(
+        self, points: npt.NDArray[np.floating], stages: Stages | None = None
+    ) -> torch.Tensor:
+        """What the recipe averages (log-probability or probability) of each class for each point
+        ``[N, K]``, summed over the views and passes; on the CPU. Nothing is clipped.
         """
         stages = stages if stages is not None else Stages()
-        total = self._scores(self.config.views[0].apply(points), stages)
-        for view in self.config.views[1:]:
-            total = total + self._scores(view.apply(points), stages)
-        return total
-
-    def _scores(self, points: npt.NDArray[np.float32], stages: Stages) -> torch.Tensor:
-        """Log-probability of each class for each point, on the CPU."""
         config = self.config
+        near: npt.NDArray[np.floating] = points.astype(config.dtype, copy=False)
+        if config.thin:
+            cells = to_grid(near, config.thin, rounding=config.rounding, dtype=config.dtype)
+            near = near[cells.first]
+        total = self._scores(config.views[0].apply(near), stages)
+        for view in config.views[1:]:
+            total = total + self._scores(view.apply(near), stages)
+        return total[torch.from_numpy(cells.inverse)] if config.thin else total
+
+    def _scores(self, points: npt.NDArray[np.floating], stages: Stages) -> torch.Tensor:
+        """Of one view."""
+        config = self.config
+        each = config.representative == "each"
         with stages.measure("voxelise"):
             tensor, grid = to_sparse(
                 points,
                 voxel_size=config.voxel_size,
                 features=config.features,
                 rounding=config.rounding,
-                representative=config.representative,
+                representative="first" if each else config.representative,
                 dtype=config.dtype,
             )
+        if each:
+            return self._each(points, tensor, grid, stages)
         with stages.measure("network"), torch.inference_mode():
             x = tensor.to(self.device)
             if config.devoxelise == "trilinear":
                 places = torch.from_numpy(grid.positions(points, config.rounding))
-                between: torch.Tensor = self.model(x, places.to(self.device))
-                return between.float().log_softmax(dim=1).cpu()
-            scores: torch.Tensor = self.model(x)
-            return scores.float().log_softmax(dim=1).cpu()[torch.from_numpy(grid.inverse)]
+                return self._averaged(self.model(x, places.to(self.device)))
+            return self._averaged(self.model(x))[torch.from_numpy(grid.inverse)]
+
+    def _each(
+        self, points: npt.NDArray[np.floating], tensor: SparseConvTensor, grid: Grid, stages: Stages
+    ) -> torch.Tensor:
+        """Pass by pass: a point has the sum of those in which it stood for its voxel."""
+        config = self.config
+        with stages.measure("voxelise"):
+            values = point_features(points, config.features, config.voxel_size, config.rounding)
+        total = torch.zeros(len(points), len(config.classes))
+        with stages.measure("network"), torch.inference_mode():
+            x = tensor.to(self.device)
+            for rows in passes(grid):
+                seen = torch.from_numpy(values[rows]).to(self.device)
+                total[torch.from_numpy(rows)] += self._averaged(self.model(x.replace_feature(seen)))
+        return total
+
+    def _averaged(self, logits: torch.Tensor) -> torch.Tensor:
+        """What of the logits is summed over views and passes, on the CPU."""
+        if self.config.average == "probability":
+            return logits.float().softmax(dim=1).cpu()
+        return logits.float().log_softmax(dim=1).cpu()
 
     def label(self, scan: Scan, stages: Stages | None = None) -> npt.NDArray[np.uint32]:
         """Raw label of each point of the file; points dropped while reading are unlabeled (0).
@@ -205,7 +237,7 @@ def build(config: SegmentConfig) -> torch.nn.Module:
         ValueError: The recipe's model entries do not make a network, or channels do not fit.
     """
     try:
-        return MinkUNet(**config.model)
+        return NETWORKS[config.network].build(**config.model)
     except (TypeError, ValueError) as error:
         raise ValueError(f"config {config.name!r}: model: {error}") from None
 

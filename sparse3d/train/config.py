@@ -89,7 +89,10 @@ class RateConfig:
         nesterov: Of SGD.
         schedule: ``constant``, ``cosine``, ``one_cycle`` or ``milestones``.
         warmup: Share of the steps over which the rate rises.
+        start: First rate of the rise over the largest; None for the schedule's own.
         final: Last rate over the largest.
+        momenta: Of ``one_cycle``: momentum (of AdamW: the first beta) at the largest rate and at
+            the ends; nothing leaves it as it is.
         milestones: Shares of the steps from which on the rate is a tenth.
     """
 
@@ -102,6 +105,8 @@ class RateConfig:
     warmup: float = 0.05
     final: float = 0.001
     milestones: tuple[float, ...] = ()
+    start: float | None = None
+    momenta: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -188,16 +193,22 @@ def load_train_config(source: str | os.PathLike[str]) -> TrainConfig:
     balance = table.whole("balance", 0, 0, 1000)
     if balance and data.kind == "kitti":
         raise table.fail("balance", "left out for data.kind kitti")
+    if balance and (recipe.representative == "each" or recipe.average == "probability"):
+        raise table.fail("balance", "left out where not log-probabilities of one pass are averaged")
+    batch = table.whole("batch", 8, 1)
+    augment = Augment.parse(table.table("augment", AUGMENT_KEYS))
+    if augment.mix3d and batch == 1:
+        raise table.fail("batch", "2 at least for augment.mix3d")
     return TrainConfig(
         name=table.text("name", path.stem),
         recipe=recipe,
         data=data,
-        augment=Augment.parse(table.table("augment", AUGMENT_KEYS)),
+        augment=augment,
         loss=_loss(table, len(recipe.classes)),
         rates=_rates(table),
         epochs=epochs,
         steps=steps,
-        batch=table.whole("batch", 8, 1),
+        batch=batch,
         workers=table.whole("workers", 0, 0, 256),
         max_voxels=table.whole("max_voxels", 0, 0),
         amp=table.choice("amp", "none", AMP),
@@ -281,7 +292,7 @@ def _loss(table: Table, channels: int) -> LossConfig:
 
 def _rates(table: Table) -> RateConfig:
     part = table.table("optimizer", ("kind", "rate", "weight_decay", "momentum", "nesterov"))
-    plan = table.table("schedule", ("kind", "warmup", "final", "milestones"))
+    plan = table.table("schedule", ("kind", "warmup", "start", "final", "milestones", "momentum"))
     kind = part.choice("kind", "adamw", ("sgd", "adamw"))
     if kind == "adamw":
         part.refuse(("momentum", "nesterov"), "for kind adamw")
@@ -292,8 +303,13 @@ def _rates(table: Table) -> RateConfig:
     schedule = plan.choice("kind", "cosine", SCHEDULES)
     if schedule in ("constant", "milestones"):
         plan.refuse(("final",), f"for kind {schedule}")
+    if schedule != "one_cycle":
+        plan.refuse(("momentum",), f"for kind {schedule}")
+    elif "momentum" in plan.entries:
+        part.refuse(("momentum",), "beside schedule.momentum")
     if schedule != "milestones":
         plan.refuse(("milestones",), f"for kind {schedule}")
+    cycled = "momentum" in plan.entries
     milestones = plan.numbers("milestones", (), 0, 1)
     if schedule == "milestones" and not milestones:
         raise plan.fail("milestones", "at least one share of the steps for kind milestones")
@@ -307,4 +323,6 @@ def _rates(table: Table) -> RateConfig:
         warmup=plan.number("warmup", 0.05, 0, 0.99),
         final=plan.number("final", 0.001, 0, 1),
         milestones=milestones,
+        start=plan.number("start", 0.0, 0, 1) if "start" in plan.entries else None,
+        momenta=plan.numbers("momentum", (0.85, 0.95), 0, 0.9999) if cycled else (),
     )

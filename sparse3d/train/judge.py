@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import numpy.typing as npt
 import torch
 
 from sparse3d.data.augment import Cloud
+from sparse3d.data.config import SegmentConfig
 from sparse3d.data.dataset import SemanticKITTI
 from sparse3d.data.evaluate import FIRST_TRAINING_SEED, RawConfusion
 from sparse3d.data.metrics import Confusion
+from sparse3d.data.networks import NETWORKS
 from sparse3d.data.progress import bar
 from sparse3d.data.segment import Segmenter
 from sparse3d.data.semantic_kitti import CLASS_NAMES, LABEL_MAPS
@@ -28,6 +31,9 @@ FIRST_HELD_OUT = 100
 
 class Judge:
     """Scores networks of one config.
+
+    A recipe whose voxels each point stands for in turn is looked at once, through the first points
+    of the voxels: the whole test takes dozens of passes a scan, and is `sparse3d eval`'s.
 
     Args:
         config: What is trained.
@@ -52,7 +58,7 @@ class Judge:
             device: Where it runs.
             show: Show a bar; there can be one at a time.
         """
-        segmenter = Segmenter(self._config.recipe, model, device)
+        segmenter = Segmenter(_quick(self._config.recipe), model, device)
         table = RawConfusion(self._config.recipe.classes)
         hidden = not show or self._team.rank > 0
         if self._scans is not None:
@@ -104,6 +110,13 @@ class Judge:
         yield from self._streets
 
 
+def _quick(recipe: SegmentConfig) -> SegmentConfig:
+    """The recipe with one pass a scan, where it has many."""
+    if recipe.representative != "each":
+        return recipe
+    return replace(recipe, representative="first", thin=0.0, views=recipe.views[:1])
+
+
 def balance(
     config: TrainConfig, model: torch.nn.Module, device: torch.device
 ) -> npt.NDArray[np.float32]:
@@ -112,8 +125,8 @@ def balance(
     Class weights in the loss make rare classes too eager; one number a class sets that right.
 
     Args:
-        config: Names the number of streets.
-        model: Its classifier's bias is changed.
+        config: Names the number of streets; its recipe averages log-probabilities of one pass.
+        model: The bias of its logits is changed.
         device: Where it runs.
 
     Returns:
@@ -150,5 +163,5 @@ def balance(
                 if (value := mean_iou(tried)) > best:
                     best, shift = value, tried
     with torch.no_grad():
-        model.get_parameter("classifier.0.bias").add_(shift.to(device))
+        model.get_parameter(NETWORKS[config.recipe.network].bias).add_(shift.to(device))
     return np.asarray(shift.numpy(), np.float32)

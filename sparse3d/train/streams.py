@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 from zipfile import BadZipFile
@@ -17,7 +18,7 @@ import numpy as np
 from torch.utils.data import Dataset, Sampler
 
 from sparse3d.data.augment import Cloud
-from sparse3d.data.batch import Voxels, target_table, voxelise
+from sparse3d.data.batch import Voxels, in_range, target_table, voxelise
 from sparse3d.data.dataset import SemanticKITTI
 from sparse3d.data.evaluate import FIRST_TRAINING_SEED
 from sparse3d.data.files import atomic
@@ -175,10 +176,18 @@ class Items(Dataset[Voxels]):
         rng = np.random.default_rng([config.seed, _MOVES, count])
         try:
             cloud = self._stream.cloud(count)
-            moved = config.augment(cloud, rng, lambda: self._stream.partner(count, rng))
+            moved = config.augment(
+                cloud,
+                rng,
+                lambda: self._stream.partner(count, rng),
+                lambda turned: in_range(turned, config.recipe),
+            )
         except (ScanError, OSError) as error:
             return Voxels.none(len(config.recipe.features), " ".join(str(error).split()))
-        return voxelise(moved, config.recipe, self._table, rng, config.max_voxels or None)
+        made = voxelise(moved, config.recipe, self._table, rng, config.max_voxels or None)
+        second = count % config.batch % 2 == 1
+        joins = second and config.augment.mix3d > 0 and rng.random() < config.augment.mix3d
+        return replace(made, joins=True) if joins else made
 
 
 class Steps(Sampler[list[int]]):

@@ -24,11 +24,11 @@ from sparse3d.data.progress import bar
 from sparse3d.data.segment import build, load_into
 from sparse3d.data.team import Team
 from sparse3d.train.class_weights import class_weights
-from sparse3d.train.config import TrainConfig
+from sparse3d.train.config import RateConfig, TrainConfig
 from sparse3d.train.judge import Judge, balance
 from sparse3d.train.logs import Log
 from sparse3d.train.losses import segmentation_loss, weight_of
-from sparse3d.train.schedule import rate_factor
+from sparse3d.train.schedule import momentum_at, rate_factor
 from sparse3d.train.state import State, load_state, save_state, save_weights
 from sparse3d.train.streams import Items, Steps, Stream, open_stream
 from sparse3d.train.sync_norm import synchronise
@@ -212,14 +212,10 @@ class Trainer:
 
     def _update(self, wrapped: nn.Module, batch: Batch) -> None:
         """One step of the weights."""
-        config, rates = self.config, self.config.rates
+        config = self.config
         # Whatever a layer may draw then depends on the step, not on what was drawn before.
         torch.manual_seed(config.seed * 1_000_003 + self.step * self.team.size + self.team.rank)
-        factor = rate_factor(
-            rates.schedule, self.step, self.steps, rates.warmup, rates.final, rates.milestones
-        )
-        for group in self.optimizer.param_groups:
-            group["lr"] = rates.rate * factor
+        set_rates(self.optimizer, config.rates, self.step, self.steps)
         target = batch.targets.to(self.device, non_blocking=True)
         half = getattr(torch, config.amp) if config.amp != "none" else torch.bfloat16
         wrapped.train()
@@ -342,6 +338,22 @@ def _optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
         weight_decay=rates.weight_decay,
         nesterov=rates.nesterov and rates.momentum > 0,
     )
+
+
+def set_rates(optimizer: torch.optim.Optimizer, rates: RateConfig, step: int, steps: int) -> None:
+    """Learning rate of a step, and the momentum where that changes too."""
+    factor = rate_factor(
+        rates.schedule, step, steps, rates.warmup, rates.final, rates.milestones, rates.start
+    )
+    for group in optimizer.param_groups:
+        group["lr"] = rates.rate * factor
+        if not rates.momenta:
+            continue
+        momentum = momentum_at(step, steps, rates.warmup, *rates.momenta)
+        if "betas" in group:
+            group["betas"] = (momentum, group["betas"][1])
+        else:
+            group["momentum"] = momentum
 
 
 def _approach(slow: nn.Module, fast: nn.Module, keep: float) -> None:

@@ -10,6 +10,8 @@ from torch.nn import functional
 
 from sparse3d.data.batch import IGNORE
 from sparse3d.train import lovasz_softmax, rate_factor, segmentation_loss
+from sparse3d.train.config import RateConfig
+from sparse3d.train.trainer import set_rates
 
 
 def jaccard_loss(missed: set[int], own: set[int]) -> float:
@@ -109,6 +111,27 @@ def test_one_cycle_is_torchs(steps: int, warmup: float) -> None:
     for step in range(steps):
         ours = rate_factor("one_cycle", step, steps, warmup, 0.002)
         assert ours == pytest.approx(torchs.get_last_lr()[0], abs=1e-9), step
+        optimizer.step()
+        torchs.step()
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_one_cycle_has_torchs_ends_and_momentum(kind: type[torch.optim.Optimizer]) -> None:
+    parameter, own = (torch.nn.Parameter(torch.zeros(1)) for _ in range(2))
+    options = {"momentum": 0.9} if kind is torch.optim.SGD else {}
+    optimizer, ours = kind([parameter], 0.002, **options), kind([own], 0.002, **options)
+    torchs = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 0.002, 50, pct_start=0.3, div_factor=10, final_div_factor=100
+    )
+    rates = RateConfig(
+        rate=0.002, schedule="one_cycle", warmup=0.3, start=0.1, final=0.001, momenta=(0.85, 0.95)
+    )
+    for step in range(50):
+        set_rates(ours, rates, step, 50)
+        for key in ("lr", "momentum", "betas"):
+            if key in optimizer.param_groups[0]:
+                wanted = optimizer.param_groups[0][key]
+                assert ours.param_groups[0][key] == pytest.approx(wanted, abs=1e-9), (key, step)
         optimizer.step()
         torchs.step()
 

@@ -58,17 +58,21 @@ def flip(cloud: Cloud, axis: str) -> Cloud:
     return Cloud(points, cloud.labels)
 
 
-def jitter(cloud: Cloud, sigma: float, rng: np.random.Generator) -> Cloud:
-    """Shake each coordinate by a normal deviate, at most five times its width.
+def jitter(
+    cloud: Cloud, sigma: float, rng: np.random.Generator, limit: float | None = None
+) -> Cloud:
+    """Shake each coordinate by a normal deviate.
 
     Args:
         cloud: The points.
         sigma: Metres.
         rng: Source of the deviates.
+        limit: Largest deviation in metres; five times `sigma` if not given.
     """
+    most = 5 * sigma if limit is None else limit
     noise = rng.standard_normal((len(cloud.points), 3), np.float32) * np.float32(sigma)
     points = cloud.points.copy()
-    points[:, :3] += np.clip(noise, -5 * sigma, 5 * sigma)
+    points[:, :3] += np.clip(noise, -most, most)
     return Cloud(points, cloud.labels)
 
 

@@ -4,6 +4,9 @@ Green's theorem over the boundary of the intersection: it consists of the parts 
 that lie within the other, so no polygon has to be put together. A stretch of boundary that both
 share counts once if they run the same way, and not at all if they run against each other (boxes
 that touch).
+
+Corners on an Apple GPU, which has no float64, come to the CPU for it: areas go back in float32,
+rounded once; suppression, whose every step waits for the one before, is the CPU's bit for bit.
 """
 
 from __future__ import annotations
@@ -21,6 +24,16 @@ __all__ = [
     "suppress_boxes",
     "suppress_quadrilaterals",
 ]
+
+
+def _home(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor where there is float64: on its device, or the CPU."""
+    return tensor.cpu() if tensor.device.type == "mps" else tensor
+
+
+def _back(areas: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Areas made in `_home`, on the device of a tensor that was not."""
+    return areas.float().to(like.device) if like.device.type == "mps" else areas
 
 
 def _cross(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -47,7 +60,7 @@ def intersection_area(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor
         second: likewise, as many.
 
     Returns:
-        float64 [P]; 0 where a quadrilateral has no area.
+        float64 [P] (float32 on MPS); 0 where a quadrilateral has no area.
 
     Raises:
         ValueError: if the shapes are others, or differ.
@@ -61,6 +74,10 @@ def intersection_area(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor
         if corners.ndim != 3 or corners.shape[1:] != (4, 2):
             _check.fail(name, "corners [P, 4, 2]", list(corners.shape))
     _check.same_rows("first", len(first), "second", len(second))
+    return _back(_shared(_home(first), _home(second)), first)
+
+
+def _shared(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     middle = first.double().mean(1, keepdim=True)
     a, b = (_counter_clockwise(x.double() - middle) for x in (first, second))
     area = _within(a, b, shared=True) + _within(b, a, shared=False)
@@ -102,12 +119,13 @@ def overlap_over_union(first: torch.Tensor, second: torch.Tensor) -> torch.Tenso
         second: likewise, as many.
 
     Returns:
-        float64 [P]; 0 where neither has an area.
+        float64 [P] (float32 on MPS); 0 where neither has an area.
     """
-    shared = intersection_area(first, second)
-    areas = [quadrilateral_area(corners.double()).abs() for corners in (first, second)]
+    here = [_home(corners) for corners in (first, second)]
+    shared = intersection_area(*here)
+    areas = [quadrilateral_area(corners.double()).abs() for corners in here]
     total = areas[0] + areas[1] - shared
-    return torch.where(total > 0, shared / total.clamp(min=1e-300), 0)
+    return _back(torch.where(total > 0, shared / total.clamp(min=1e-300), 0), first)
 
 
 def suppress_boxes(
@@ -129,7 +147,8 @@ def suppress_boxes(
     """
     if boxes.ndim != 2 or boxes.shape[1] < 4:
         _check.fail("boxes", "of shape [N, 4 or more]", list(boxes.shape))
-    low, high = boxes[:, :2], boxes[:, 2:4]
+    here = _home(boxes)
+    low, high = here[:, :2], here[:, 2:4]
     areas = (high - low + margin).prod(1)
 
     def overlap(one: int, rest: torch.Tensor) -> torch.Tensor:
@@ -155,11 +174,13 @@ def suppress_quadrilaterals(
         int64 rows of the kept boxes, in that order.
     """
 
+    here, pairs = _home(corners), None if near is None else _home(near)
+
     def overlap(one: int, rest: torch.Tensor) -> torch.Tensor:
-        close = torch.ones_like(rest, dtype=torch.bool) if near is None else near[one, rest]
-        found = corners.new_full((len(rest),), -1, dtype=torch.float64)
-        others = corners[rest[close]]
-        shared = overlap_over_union(corners[one].expand_as(others), others)
+        close = torch.ones_like(rest, dtype=torch.bool) if pairs is None else pairs[one, rest]
+        found = here.new_full((len(rest),), -1, dtype=torch.float64)
+        others = here[rest[close]]
+        shared = overlap_over_union(here[one].expand_as(others), others)
         found[close] = torch.where(shared > 0, shared, -1)
         return found
 
@@ -169,7 +190,7 @@ def suppress_quadrilaterals(
 def _suppress(
     order: torch.Tensor, threshold: float, overlap: Callable[[int, torch.Tensor], torch.Tensor]
 ) -> torch.Tensor:
-    kept, rest = [], _check.tensor("order", order, 1).long()
+    kept, rest = [], _home(_check.tensor("order", order, 1)).long()
     while len(rest):
         one, rest = int(rest[0]), rest[1:]
         kept.append(one)

@@ -32,6 +32,7 @@ from sparse3d.ops.norm import (
     batch_norm_relu_grad,
     batch_norm_relu_train,
 )
+from sparse3d.pointops import boxes
 from sparse3d.pointops import flat as flat_ops
 from sparse3d.pointops import pointcept
 
@@ -65,6 +66,38 @@ def test_the_rules_are_held(gpu: Gpu, name: str, call: Callable[[torch.Tensor], 
     assert name in RULES
     with pytest.raises(WrongOnMps, match=rf"aten\.{name} on mps"):
         call(gpu(torch.arange(70)))
+
+
+def test_there_is_no_float64(gpu: Gpu) -> None:
+    for made in (torch.Tensor.double, lambda x: x.new_zeros(2, dtype=torch.float64)):
+        with pytest.raises(WrongOnMps, match="there is no float64"):
+            made(gpu(torch.ones(3)))
+
+
+def test_boxes_are_as_exact_as_on_the_cpu(gpu: Gpu) -> None:
+    """Areas are float64's, rounded once; suppressed are the same boxes, at thresholds that some
+    overlaps equal."""
+    low = torch.randint(0, 9, (40, 2)) / 3
+    upright = torch.cat([low, low + torch.randint(1, 9, (40, 2)) / 3], 1)
+    across, down = upright[:, [0, 2, 2, 0]], upright[:, [1, 1, 3, 3]]
+    corners, order = torch.stack([across, down], 2) + 1000, torch.randperm(40)
+    near = torch.rand(40, 40) > 0.2
+    for measure in (boxes.intersection_area, boxes.overlap_over_union):
+        wanted = measure(corners, corners.flip(0))
+        got = measure(gpu(corners), gpu(corners.flip(0)))
+        assert wanted.dtype == torch.float64
+        assert got.device.type == "mps"
+        assert torch.equal(got.cpu(), wanted.float())
+    for threshold in (0.0, 0.2, 0.5):
+        kept = boxes.suppress_boxes(gpu(upright), gpu(order), threshold)
+        assert kept.device.type == "mps"
+        assert kept.tolist() == boxes.suppress_boxes(upright, order, threshold).tolist()
+        for pairs in (None, near):
+            given = None if pairs is None else gpu(pairs)
+            kept = boxes.suppress_quadrilaterals(gpu(corners), gpu(order), threshold, given)
+            wanted = boxes.suppress_quadrilaterals(corners, order, threshold, pairs)
+            assert kept.tolist() == wanted.tolist()
+            assert 1 < len(wanted) < 40
 
 
 def test_tensors_on_two_devices_are_refused(gpu: Gpu) -> None:

@@ -174,7 +174,7 @@ class Scene:
             scored = int((self.errors != _IGNORED).sum())
             right = int((self.errors == _RIGHT).sum())
             if scored:
-                lines.append(f"{100 * right / scored:.1f} % of {scored:,} scored points are right")
+                lines.append(f"{100 * right / scored:.1f} % of {scored:,} scored are right")
         return lines
 
     def _legends(self) -> list[dict[str, Any]]:
@@ -207,7 +207,7 @@ class Scene:
             modes.append({"number": 3, "name": "colour", "legends": first})
         unit = "z in m" if self.cloud.format in _LIDAR else "z"  # maps may be in feet
         height = {"number": 5, "name": "height", "unit": unit, "legends": first}
-        height["range"] = [f"{value + self.offset[2]:.3g}" for value in (low, high)]
+        height["range"] = _ends(low + self.offset[2], high + self.offset[2])
         if intensity is not None:
             ends = [f"{value:.2f}" for value in intensity[:2]]
             modes.append(
@@ -215,6 +215,13 @@ class Scene:
                  "legends": first}
             )  # fmt: skip
         return [*modes, height]
+
+
+def _ends(low: float, high: float) -> list[str]:
+    """Both with as many places as tell a hundredth of what lies between them apart."""
+    span = max(high - low, 1e-3)
+    places = max(0, 2 - math.floor(math.log10(span)))
+    return [f"{value:.{places}f}" for value in (low, high)]
 
 
 def _entry(code: int, name: str, color: tuple[int, int, int], count: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import pytest
 from sparse3d.data import COLORS, LABEL_MAPS, PointCloud, Sensor, simulate
 from sparse3d.view import Scene, write_page
 from sparse3d.view.page import page
+from sparse3d.view.scene import _ends
 
 STREET = simulate(5, Sensor(beams=16, azimuths=300))
 COUNT = len(STREET.points)
@@ -159,3 +160,12 @@ def test_one_place_is_a_scene(points: np.ndarray) -> None:
     assert np.isfinite(about["home"]["distance"])
     assert about["radius"] > 0
     assert len(arrays["position"]) == points.size
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [(-3.2, 1.07, ["-3.20", "1.07"]), (101.0, 583.4, ["101", "583"]), (0, 25.5, ["0.0", "25.5"]),
+     (2.0, 2.0, ["2.00000", "2.00000"]), (-0.011, 0.032, ["-0.0110", "0.0320"])],
+)  # fmt: skip
+def test_ends_of_the_ramp_have_the_same_places(low: float, high: float, shown: list[str]) -> None:
+    assert _ends(low, high) == shown

@@ -8,10 +8,10 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from cases import GEOMETRIES, Case, cases
 from contract.engine import on, oracle_map, pairs_of, random
 from tolerance import DTYPES, FORWARD, GRADIENT, assert_close, assert_same
 
+from sparse3d._cases.clouds import GEOMETRIES, Case, cases
 from sparse3d.ops import pool as ops
 
 CASES = list(cases())

@@ -16,7 +16,7 @@ from tolerance import assert_close, assert_same
 from sparse3d import _registry
 from sparse3d._cases.samples import OPAQUE, Size, all_ops, samples
 
-SIMDGROUP, GROUP, CHUNK, BLOCK = 32, 256, 512, 1024
+QUERIES, GROUP, CHUNK, BLOCK = 4, 256, 512, 1024
 FEW = (0, 1, 31, 32, 33)
 OWN: dict[str, tuple[int, ...]] = {
     "coordinate_table": (GROUP,),
@@ -44,8 +44,8 @@ OWN: dict[str, tuple[int, ...]] = {
     "id_counts": (GROUP, CHUNK),
     "running_sums": (GROUP, BLOCK),
     "fps_sample": (GROUP, BLOCK),
-    "knn_search": (SIMDGROUP * 4,),
-    "ball_search": (SIMDGROUP * 4,),
+    "knn_search": (QUERIES,),
+    "ball_search": (QUERIES,),
     "spatial_index": (GROUP, BLOCK),
     "gather_columns": (GROUP,),
     "interpolate_columns": (GROUP,),
@@ -83,7 +83,8 @@ def _agree(name: str, size: Size) -> None:
         pairs = zip(_listed(ours), _listed(theirs), strict=True)
         for left, right in () if name in OPAQUE else pairs:
             if left.is_floating_point():
-                assert_close(left, right, torch.float32)
+                far = {"posinf": 1e9}  # where a cloud has fewer rows than neighbours are asked for
+                assert_close(left.nan_to_num(**far), right.nan_to_num(**far), torch.float32)
             else:
                 assert_same(left, right, name)
 
@@ -109,8 +110,8 @@ def test_rows(name: str, rows: int) -> None:
     _agree(name, Size(f"{rows} rows", rows, 3, 2))
 
 
-@pytest.mark.usefixtures("_metal")
-@pytest.mark.parametrize("channels", WIDTHS)
 @pytest.mark.parametrize("name", BY_CHANNEL)
-def test_channels(name: str, channels: int) -> None:
-    _agree(name, Size(f"{channels} channels", 5, channels, 2))
+def test_channels(name: str) -> None:
+    with installed(fronts()[-1], schedules=3, meter=False):
+        for channels in WIDTHS:
+            _agree(name, Size(f"{channels} channels", 3, channels, 2))

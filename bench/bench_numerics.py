@@ -24,10 +24,9 @@ from torch import nn
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from contract.samples import SMALL, WIDE, Size, engine_ops, samples  # noqa: E402
-
 import sparse3d.nn as spnn  # noqa: E402
 from sparse3d import SparseConvTensor, _registry, pointops  # noqa: E402
+from sparse3d._cases.samples import SMALL, WIDE, Size, engine_ops, samples  # noqa: E402
 from sparse3d.models.minkunet import MinkUNet  # noqa: E402
 
 PAGE = ROOT / "docs/numerics.md"

@@ -1,29 +1,41 @@
-"""Traffic and arithmetic of the Metal convolution, from a plan's tile lists alone, and predicted
-times.
+"""Traffic and arithmetic of the Metal kernels, and predicted times of the convolution.
 
-    python bench/metal_model.py SCAN.bin            # KITTI layout: float32 x, y, z, intensity
+    python bench/metal_model.py SCAN.bin               # KITTI layout: float32 x, y, z, intensity
+    python bench/metal_model.py SCAN.bin --network     # every layer of MinkUNet42 and its gradients
+    python bench/metal_model.py SCAN.bin --launches    # what the emulator counts, on a piece of it
 
-PREDICTIONS: no Mac ran this. Bytes and arithmetic are the model's, which
-tests/metal/test_traffic.py holds against the
-emulator's meter; times are a roofline with published bandwidths and float rates at full speed.
+`--json FILE` keeps the records of the second and the third. PREDICTIONS: no Mac ran this. Bytes and
+arithmetic of the first two are a model's, from tile lists alone, which tests/metal/test_traffic.py
+holds against the emulator's meter; times are a roofline with published bandwidths and float rates at
+full speed.
 """
 
 import argparse
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+import _metal_launches
+import _metal_network
 import metal_emu
+from _harness import provenance, write
+from _metal_cost import (
+    Layer,
+    bound_bytes,
+    minimum_bytes,
+    naive_bytes,
+    predicted,
+    tile_counts,
+)
 
 from sparse3d import _registry
 from sparse3d.kernel_map import Coordinates, KernelMap
 
-TILE = 64
 GPUS = {
     "M1": (68e9, 2.6e12),
     "M2": (100e9, 3.6e12),
@@ -34,75 +46,6 @@ GPUS = {
     "M4 Max": (546e9, 18e12),
 }
 """Bytes and float32 operations a second as published; M1..M5 with the base number of cores."""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A submanifold or strided layer: channels, element size."""
-
-    cin: int
-    cout: int
-    size: int
-
-    @property
-    def columns(self) -> int:
-        """Output channels a threadgroup makes; as sparse3d/metal/conv.py chooses."""
-        return next((n for n in (16, 32, 64) if self.cout <= n), 128)
-
-    @property
-    def tile_rows(self) -> int:
-        return 32 if self.columns == 128 else 64
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Device bytes with the lanes of a simdgroup merged, and multiply-accumulates issued."""
-
-    nbytes: float
-    macs: int
-
-
-def tile_counts(neighbours: np.ndarray, rows: np.ndarray, tile_rows: int) -> np.ndarray:
-    """Pairs of each (tile, tap), from the neighbour table [M, K] and the plan's row order."""
-    rows = rows.reshape(-1, tile_rows)
-    present = np.where(rows[..., None] >= 0, neighbours[rows] >= 0, False)
-    return present.sum(1)
-
-
-def minimum_bytes(counts: np.ndarray, num_out: int, layer: Layer) -> int:
-    """The least a tiled kernel can move: gathered rows, each present tap's weight once a tile,
-    outputs, map entries."""
-    pairs, slots = int(counts.sum()), int((counts > 0).sum())
-    elements = pairs * layer.cin + slots * layer.cin * layer.cout + num_out * layer.cout
-    return elements * layer.size + 4 * pairs
-
-
-def bound_bytes(pairs: int, num_in: int, num_out: int, taps: int, layer: Layer) -> int:
-    """The layer's bound: every input, output, weight and pair once."""
-    elements = num_in * layer.cin + num_out * layer.cout + taps * layer.cin * layer.cout
-    return elements * layer.size + 4 * pairs
-
-
-def predicted(counts: np.ndarray, num_out: int, layer: Layer) -> Cost:
-    """What `sp_conv` does for these tiles."""
-    passes = -(-layer.cout // layer.columns)
-    pairs, slots = int(counts.sum()), int((counts > 0).sum())
-    tiles = len(counts)
-    simds = layer.tile_rows * layer.columns // 512
-    elements = pairs * layer.cin * passes + slots * layer.cin * layer.cout + num_out * layer.cout
-    # Pair lists once a threadgroup; slot words and row numbers once a simdgroup.
-    lists = passes * (
-        5 * pairs + simds * 24 * slots + tiles * (4 * layer.tile_rows * min(simds, 4) + 16 * simds)
-    )
-    macs = int((-(-counts // 8)).sum()) * 8 * layer.cin * passes * layer.columns
-    return Cost(elements * layer.size + lists, macs)
-
-
-def naive_bytes(pairs: int, num_out: int, taps: int, layer: Layer) -> float:
-    """One thread an output scalar: each simdgroup of 32 channels reads a row and its weights for
-    itself."""
-    elements = pairs * layer.cin * layer.cout * (1 + 1 / 32) + num_out * layer.cout
-    return elements * layer.size + 4 * num_out * taps * layer.cout / 32
 
 
 def microseconds(nbytes: float, macs: float, gpu: str) -> float:
@@ -160,13 +103,68 @@ def table(pairs: KernelMap, rows: np.ndarray) -> list[str]:
     return lines
 
 
+def network_records(voxels: torch.Tensor) -> list[dict[str, Any]]:
+    """Layers of MinkUNet42 with predicted microseconds of a forward pass."""
+    records = []
+    for row, cost in _metal_network.records(voxels):
+        times = {f"{gpu} us": microseconds(cost.total, cost.macs, gpu) for gpu in ("M1", "M4 Max")}
+        records.append(row | {name: round(value, 1) for name, value in times.items()})
+    return records
+
+
+def lines_of(records: list[dict[str, Any]]) -> list[str]:
+    """Records under their names."""
+    names = list(records[0])
+    table = [names, *([f"{row[name]:,}" if isinstance(row[name], (int, float)) else row[name]
+                       for name in names] for row in records)]  # fmt: skip
+    widths = [max(len(line[i]) for line in table) for i in range(len(names))]
+    return [
+        "  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in table
+    ]
+
+
+TEXTS = {
+    "network": (
+        "Metal: traffic of MinkUNet42 by layer, modelled",
+        "Every layer of MinkUNet42 on a KITTI frame at 0.05 m, forward, gradient to the input (dx) "
+        "and to the weight (dw): bytes that the kernels ask memory for, flop per byte beside the "
+        "layer's bound (every input, output, weight and pair once), multiply-accumulates issued "
+        "over useful ones. A model of tile lists, held against the emulator's meter; times of the "
+        "forward pass are predicted from published rates: no Mac has measured them.",
+    ),
+    "launches": (
+        "Metal: what a call's launches move, metered",
+        "Counted by the emulator on a piece of a KITTI frame: device bytes (lanes of a simdgroup "
+        "that read one address together count once), atomics, barriers, threadgroup memory of a "
+        "group and bytes moved in it, multiply-accumulates.",
+    ),
+}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("scan", type=Path)
     parser.add_argument("--voxel", type=float, default=0.05)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--network", action="store_const", const="network", dest="what")
+    what.add_argument("--launches", action="store_const", const="launches", dest="what")
+    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    pairs, rows = plan_of(read_voxels(arguments.scan, arguments.voxel))
-    print("\n".join(table(pairs, rows)))
+    voxels = read_voxels(arguments.scan, arguments.voxel)
+    if arguments.what is None:
+        print("\n".join(table(*plan_of(voxels))))
+        return
+    make = {"network": network_records, "launches": _metal_launches.records}[arguments.what]
+    records = make(voxels)
+    print("\n".join(lines_of(records)))
+    if arguments.json:
+        title, about = TEXTS[arguments.what]
+        origin = {k: v for k, v in provenance().items() if k not in ("machine", "threads")}
+        command = f"python bench/metal_model.py SCAN.bin --{arguments.what}"
+        result = {"title": title, "about": about, "provenance": origin | {"command": command}}
+        write(arguments.json, result | {"results": records})
 
 
 if __name__ == "__main__":

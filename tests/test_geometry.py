@@ -6,10 +6,10 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from cases import GEOMETRIES, GRID
-from cases import Geometry as Described
 
 from sparse3d import geometry as ours
+from sparse3d._cases.clouds import GEOMETRIES, GRID
+from sparse3d._cases.clouds import Geometry as Described
 
 BY_NDIM = {
     1: (torch.nn.Conv1d, torch.nn.ConvTranspose1d),

@@ -9,11 +9,11 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from cases import GEOMETRIES, Case
 from contract.engine import coords_of, oracle_map, random
 from tolerance import assert_close, assert_same
 
 from sparse3d import Coordinates, KernelMap, _registry
+from sparse3d._cases.clouds import GEOMETRIES, Case
 from sparse3d.geometry import Geometry
 from sparse3d.ops.conv import conv
 

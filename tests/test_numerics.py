@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from contract.samples import SMALL, WIDE
 from tolerance import FORWARD, GRADIENT
+
+from sparse3d._cases.samples import SMALL, WIDE
 
 ROOT = Path(__file__).resolve().parent.parent
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}

@@ -9,7 +9,8 @@ import oracle
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import BATCH_SIZE, GEOMETRIES, GRID, Geometry, cloud
+
+from sparse3d._cases.clouds import BATCH_SIZE, GEOMETRIES, GRID, Geometry, cloud
 
 CONV: dict[int, Any] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 TRANSPOSED: dict[int, Any] = {

@@ -11,9 +11,9 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from cases import Case, cloud
 
 from sparse3d import _registry
+from sparse3d._cases.clouds import Case, cloud
 from sparse3d._registry import Op
 
 

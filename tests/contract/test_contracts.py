@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 from contract.engine import on, same_bytes
-from contract.samples import EMPTY, SMALL, WIDE, Size, engine_ops, samples
 from tolerance import DTYPES, GRADIENT, assert_close, assert_same
 
 from sparse3d import _registry
+from sparse3d._cases.samples import EMPTY, SMALL, WIDE, Size, engine_ops, samples
 
 OPS = engine_ops()
 FLOATING = {

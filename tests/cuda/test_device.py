@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 from contract.engine import same_bytes
-from contract.samples import EMPTY, SMALL, WIDE, Size, engine_ops, samples
 from cuda_tensors import HOST
 from point_oracle import RADII, make_cloud
 from tolerance import GRADIENT, assert_close, assert_same
 
 from sparse3d import _registry, pointops
+from sparse3d._cases.samples import EMPTY, SMALL, WIDE, Size, engine_ops, samples
 from sparse3d._registry import Op
 from sparse3d.geometry import Geometry
 from sparse3d.kernel_map import Coordinates

@@ -8,7 +8,11 @@ from metal_emu import installed
 
 import sparse3d
 from sparse3d import _registry, selftest
-from sparse3d.ops.pool import pool_sum
+from sparse3d._cases.clouds import cases
+from sparse3d._cases.samples import EMPTY, SMALL, WIDE, Size, engine_ops
+from sparse3d.ops.pool import pool_max, pool_sum
+
+F32 = torch.float32
 
 
 def _counted(name: str, kernel: _registry.Kernel, called: set[str]) -> _registry.Kernel:
@@ -21,30 +25,56 @@ def _counted(name: str, kernel: _registry.Kernel, called: set[str]) -> _registry
 
 def test_every_operator_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftest, "LAYERS", ((4, 32), (16, 16)))
-    monkeypatch.setattr(selftest, "CHANNELS", ((4, 32, 1), (16, 24, 1)))
+    sizes = (EMPTY, Size("few", 33, 8, 12), Size("a stem", 65, 4, 8))
     called: set[str] = set()
-    with installed() as running, _registry.force("metal"):
+    with installed(check=False), _registry.force("metal"):
         table = sparse3d.backends()
         for name, op in _registry._ops.items():
             if "metal" in op.kernels:
                 counted = _counted(name, op.kernels["metal"], called)
                 monkeypatch.setitem(op.kernels, "metal", counted)
-        report = selftest.run("cpu", sizes=(0, 1, 31, 32, 33, 65), rows=120, repeats=1)
+        report = selftest.run("cpu", sizes, selftest.CASES[::15], rows=120, repeats=1)
     assert report.failures == []
-    assert report.checks > 80
+    assert report.checks > 150
     assert any("conv  16 ->  16" in line for line in report.lines)
-    assert len({t.kernel for t in running.log}) > 25
     assert called == {name for name, row in table.items() if row["metal"] == "kernel"}
 
 
 def test_a_wrong_kernel_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftest, "LAYERS", ())
-    with installed(), _registry.force("metal"):
+    monkeypatch.setattr(selftest, "all_ops", lambda: {op.name: op for op in (pool_sum, pool_max)})
+    with installed(check=False), _registry.force("metal"):
         right = pool_sum.kernels["metal"]
         wrong = _registry.Kernel(lambda *args: right.run(*args) + 1, None)
         monkeypatch.setitem(pool_sum.kernels, "metal", wrong)
-        report = selftest.run("cpu", sizes=(33,), rows=40, repeats=1)
-    assert {line.split(",")[0] for line in report.failures} == {"FAIL pool sum"}
+        few = [case for case in selftest.CASES if case.cloud in ("empty", "random")][:2]
+        report = selftest.run("cpu", (SMALL,), few, rows=40, repeats=1)
+    failed = [line.split(":")[0] for line in report.failures]
+    assert failed == [
+        *(f"FAIL pool_sum, small, {kind}" for kind in ("float32", "float16", "bfloat16")),
+        "FAIL maps, random-3d_subm_k3",
+    ]
+
+
+def test_the_cpu_passes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operators that have no kernel there by design are left out."""
+    monkeypatch.setattr(selftest, "LAYERS", ((4, 8),))
+    report = selftest.run("cpu", (SMALL,), selftest.CASES[::40], rows=120, repeats=1)
+    assert report.failures == []
+    assert report.checks > 30
+
+
+def test_everything_of_the_contract_suite_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default: every op of the engine, every cloud and geometry, every tile size."""
+    names = [name for name, *_ in selftest._calls("metal", selftest.SIZES, selftest.CASES, [F32])]
+    kinds = {name.split(",")[0] for name in names}
+    with installed(check=False):
+        sparse3d.backends()
+        assert engine_ops().keys() <= kinds
+    assert {f"maps, {case}" for case in cases(duplicates=True)} <= set(names)
+    rows = {size.rows for size in selftest.SIZES}
+    assert {0, 1, 31, 32, 33, 63, 64, 65} <= rows
+    assert {EMPTY, WIDE} <= set(selftest.SIZES)
 
 
 def test_without_the_backend_it_says_so() -> None:

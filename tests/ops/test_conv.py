@@ -10,11 +10,11 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from cases import GEOMETRIES, Case, cases
 from contract.engine import on, oracle_map, pairs_of, random
 from tolerance import DTYPES, FORWARD, GRADIENT, assert_close
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from sparse3d._cases.clouds import GEOMETRIES, Case, cases
 from sparse3d.ops import _conv_reference
 from sparse3d.ops import conv as ops
 

@@ -6,10 +6,10 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from cases import CLOUD_NAMES, cloud
 from contract.engine import coords_of, on
 from tolerance import assert_same
 
+from sparse3d._cases.clouds import CLOUD_NAMES, cloud
 from sparse3d.ops import coordinates as ops
 
 BIG = 2**31 - 1

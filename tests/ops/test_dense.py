@@ -5,10 +5,10 @@ from __future__ import annotations
 import oracle
 import pytest
 import torch
-from cases import BATCH_SIZE, GRID, cloud
 from contract.engine import coords_of, on, random
 from tolerance import DTYPES, assert_same
 
+from sparse3d._cases.clouds import BATCH_SIZE, GRID, cloud
 from sparse3d.ops import dense as ops
 
 DENSE = (ops.dense_scatter, ops.dense_gather)

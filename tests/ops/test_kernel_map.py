@@ -8,13 +8,13 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from cases import Case, cases
 from contract.engine import coords_of, grid_of, on, oracle_map, targets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tolerance import assert_same
 
+from sparse3d._cases.clouds import Case, cases
 from sparse3d.geometry import Geometry
 from sparse3d.ops import kernel_map as ops
 from sparse3d.ops.coordinates import coordinate_table

@@ -8,10 +8,10 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from cases import GEOMETRIES, Case, cases
 from contract.engine import on, oracle_map, pairs_of, random
 from tolerance import DTYPES, FORWARD, GRADIENT, assert_close, assert_same
 
+from sparse3d._cases.clouds import GEOMETRIES, Case, cases
 from sparse3d.ops import pool as ops
 
 CASES = list(cases())
@@ -208,9 +208,10 @@ def test_ties_second_derivatives(backend: str) -> None:
     rows = len(FEW[0].coords)
     pairs = Pairs(*pairs_of(found), rows, len(found.out))
     x = random((rows, 2), torch.float64).requires_grad_()
+    fast = backend == "metal"  # projections: in the emulator all columns would take minutes
     with on(backend, *POOLS):
         call = lambda v: ops.max_pool(v, pairs, ties="all")  # noqa: E731
-        assert torch.autograd.gradcheck(call, (x,))
-        assert torch.autograd.gradgradcheck(call, (x,))
+        assert torch.autograd.gradcheck(call, (x,), fast_mode=fast)
+        assert torch.autograd.gradgradcheck(call, (x,), fast_mode=fast)
     with pytest.raises(ValueError, match=r"ties must be one of .*, got 'none'"):
         ops.max_pool(x, pairs, ties="none")

@@ -8,10 +8,10 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from cases import cloud
 from contract.engine import coords_of, on, random
 from tolerance import DTYPES, FORWARD, GRADIENT, assert_close, assert_same
 
+from sparse3d._cases.clouds import cloud
 from sparse3d.ops import coordinates
 from sparse3d.ops import voxelize as ops
 

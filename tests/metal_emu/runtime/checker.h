@@ -64,7 +64,7 @@ inline Region* find_region(uintptr_t a, void* pc) {
 }
 
 // Reads of one address by several lanes of a simdgroup, by one instruction and between two synchronisations, are one
-// request on a GPU. A direct-mapped table of hashes finds them; an entry lost to another only counts a read again.
+// request on a GPU. A table of hashes in sets of two finds them; an entry lost to two others only counts a read again.
 inline bool merges(uintptr_t a, size_t bytes, void* pc) {
     auto mix = [](uint64_t x) {
         x ^= x >> 31;
@@ -73,10 +73,12 @@ inline bool merges(uintptr_t a, size_t bytes, void* pc) {
     };
     const uint64_t when = group_index << 37 | uint64_t(current->syncs) << 5 | current->simdgroup;
     const uint64_t hash = mix(mix(mix(a * 32 + bytes) ^ (uintptr_t)pc) ^ when) | 1;
-    uint64_t& slot = recent_reads[hash >> 46];
-    if (slot == hash) return true;
-    slot = hash;
-    return false;
+    uint64_t* set = recent_reads + 2 * (hash >> 47);
+    if (set[0] == hash) return true;
+    const bool known = set[1] == hash;
+    set[1] = set[0];
+    set[0] = hash;
+    return known;
 }
 
 inline const char* name_of(Kind kind) { return kind == kRead ? "read" : kind == kWrite ? "write" : "atomic"; }

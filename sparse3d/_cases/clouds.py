@@ -1,8 +1,4 @@
-"""The case table: clouds and geometries that every op has to survive.
-
-Shared by the contract tests, the self-test and the benches, so that a case found once is asked
-everywhere. Nothing of ``sparse3d`` is imported here.
-"""
+"""Clouds and geometries that every op has to survive. Nothing of ``sparse3d`` is imported here."""
 
 from __future__ import annotations
 

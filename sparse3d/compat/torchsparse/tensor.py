@@ -54,6 +54,8 @@ class SparseTensor:
     batch_column: ClassVar[int] = 0
     contracted: ClassVar[bool] = True
     version: ClassVar[str] = "2.1"
+    floors: ClassVar[bool] = False
+    """Strided layers make `floor(c / s)`, whatever the kernel: torchsparse before 1.4."""
 
     def __init__(
         self,

@@ -1,0 +1,5 @@
+"""`torchsparse.point_tensor`."""
+
+from ..torchsparse.tensor import PointTensor
+
+__all__ = ["PointTensor"]

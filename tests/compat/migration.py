@@ -33,11 +33,20 @@ PEERS = {
     "minkowski": "sparse3d.compat.minkowski",
     "torchsparse": "sparse3d.compat.torchsparse",
     "torchsparse_1_4": "sparse3d.compat.torchsparse_1_4",
+    "torchsparse_1_2": "sparse3d.compat.torchsparse_1_2",
     "flex_gemm": "sparse3d.compat.flex_gemm",
 }
-DOCUMENTS = {"spconv 1.x": "spconv", "torchsparse_1_4": "torchsparse"}
+DOCUMENTS = {
+    "spconv 1.x": "spconv",
+    "torchsparse_1_4": "torchsparse",
+    "torchsparse_1_2": "torchsparse",
+}
 """Peers that are told of in another's document, before their own names there."""
-TITLES = {"spconv 1.x": "`spconv.utils` of 1.2", "torchsparse_1_4": "1.4"}
+TITLES = {
+    "spconv 1.x": "`spconv.utils` of 1.2",
+    "torchsparse_1_4": "1.4",
+    "torchsparse_1_2": "versions before 1.4",
+}
 AS_THE_PEER = {"fuse_spconv_act_eval": "refuses what is no ReLU, as the peer's does"}
 """Names that refuse the arguments of a probe, and not others."""
 Facts = dict[str, Any]

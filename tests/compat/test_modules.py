@@ -16,6 +16,7 @@ INSTALLED = {
     "minkowski": "MinkowskiEngine",
     "spconv 1.x": "spconv",
     "torchsparse_1_4": "torchsparse==1.4.0",
+    "torchsparse_1_2": "torchsparse==1.2.0",
 }
 EVERY = [(peer, module) for peer, modules in MODULES.items() for module in modules]
 

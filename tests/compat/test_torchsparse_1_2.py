@@ -95,6 +95,7 @@ def test_a_stride_is_one_integer_and_maps_are_handed_over_by_name() -> None:
     torch.testing.assert_close(back.F, up(y).F * 2)
     z.s = (2, 1, 1)
     assert z.s == (2, 1, 1)
+    assert ts.SparseTensor(x.F, x.C, stride=4).s == ts.SparseTensor(x.F, x.C, 4).s == 4
 
 
 def test_point_voxel_networks_give_what_version_1_4_gives() -> None:
@@ -141,6 +142,15 @@ def test_point_voxel_networks_give_what_version_1_4_gives() -> None:
     )
     torch.testing.assert_close(out, wanted)
     torch.testing.assert_close(grad, slope)
+
+
+def test_points_are_added_and_keep_their_class() -> None:
+    z = ts.PointTensor(feat=torch.ones(3, 2), coords=torch.zeros(3, 4))
+    z.additional_features["counts"][1] = torch.ones(1)
+    total = z + ts.PointTensor(torch.ones(3, 2), z.C)
+    assert type(total) is ts.PointTensor
+    assert total.F.tolist() == [[2.0, 2.0]] * 3
+    assert total.additional_features is z.additional_features
 
 
 def test_convolution_by_function_with_and_without_a_size() -> None:

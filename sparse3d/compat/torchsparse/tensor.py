@@ -270,7 +270,7 @@ class PointTensor:
         return self
 
     def __add__(self, other: PointTensor) -> PointTensor:
-        made = PointTensor(
+        made = type(self)(
             combine_rows("add", self.F, other.F), self.C, self.idx_query, self.weights
         )
         made.additional_features = self.additional_features

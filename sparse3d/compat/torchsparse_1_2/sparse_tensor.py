@@ -18,6 +18,7 @@ class SparseTensor(_SparseTensor):
         coords: int32 [N, 4] (x, y, z, batch), multiples of the stride.
         cur_tensor_stride: of the coordinates.
         spatial_range: not the peer's; the layers hand it on.
+        stride: the later name of `cur_tensor_stride`.
     """
 
     version: ClassVar[str] = "1.2"
@@ -29,8 +30,11 @@ class SparseTensor(_SparseTensor):
         coords: Any,
         cur_tensor_stride: Any = 1,
         spatial_range: tuple[int, ...] | None = None,
+        *,
+        stride: Any = None,
     ) -> None:
-        super().__init__(feats, coords, cur_tensor_stride, spatial_range)
+        steps = cur_tensor_stride if stride is None else stride
+        super().__init__(feats, coords, steps, spatial_range)
 
     @property
     def s(self) -> Any:

@@ -20,7 +20,7 @@ class KernelRegion:
         kernel_size: one integer, or one an axis.
         tensor_stride: likewise; offsets are its multiples.
         dilation: likewise.
-        dim: axes that the kernel extends along.
+        dim: axes that the kernel extends along; None for all.
     """
 
     def __init__(
@@ -28,13 +28,13 @@ class KernelRegion:
         kernel_size: Any = 3,
         tensor_stride: Any = 1,
         dilation: Any = 1,
-        dim: Sequence[int] = (0, 1, 2),
+        dim: Sequence[int] | None = None,
     ) -> None:
         self.kernel_size = kernel_size
         self.tensor_stride = list(make_ntuple(tensor_stride, ndim=3))
         self.dilation = list(make_ntuple(dilation, ndim=3))
         sizes = make_ntuple(kernel_size, ndim=3)
-        flat = tuple(size if axis in dim else 1 for axis, size in enumerate(sizes))
+        flat = tuple(k if dim is None or axis in dim else 1 for axis, k in enumerate(sizes))
         self.kernel_offset = get_kernel_offsets(flat, self.tensor_stride, self.dilation)
 
     def get_kernel_offset(self) -> torch.Tensor:

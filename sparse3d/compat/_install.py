@@ -25,6 +25,9 @@ _STAND_INS = {
     "MinkowskiEngine": ("minkowski", "0.5.4"),
     "torchsparse": ("torchsparse", "2.1.0"),
     "torchsparse==1.4.0": ("torchsparse_1_4", "1.4.0"),
+    "torchsparse==1.2.0": ("torchsparse_1_2", "1.2.0"),
+    "torchsparse==1.1.0": ("torchsparse_1_2", "1.1.0"),
+    "torchsparse==1.0.0": ("torchsparse_1_2", "1.0.0"),
     "flex_gemm": ("flex_gemm", "1.1.0"),
     "mps_pointops": ("mps_pointops", "1.0.0"),
     "pointnet2_ops": ("pointnet2_ops", "3.0.0"),
@@ -53,7 +56,8 @@ def install(*names: str, force: bool = False) -> list[str]:
 
     Args:
         *names: packages, as third-party code imports them; `torchsparse==1.4.0` asks for that
-            version's coordinate convention. None means the sparse-convolution libraries.
+            version's coordinate convention, `torchsparse==1.2.0` for what was before it. None
+            means the sparse-convolution libraries.
         force: stand in for a package even if a real one can be imported.
 
     Returns:

@@ -23,6 +23,7 @@ import itertools
 import torch
 
 from .. import _check
+from .scatter import scatter_max, scatter_min
 
 __all__ = ["block_bounds", "blocks_of", "spans_around"]
 
@@ -49,9 +50,8 @@ def block_bounds(
     _check.same_rows("heights", len(heights), "blocks", len(blocks))
     _check_blocks(blocks, low, high)
     place = blocks[:, 0].long() * low.shape[1] + blocks[:, 1].long()
-    bounds = low.reshape(-1), high.reshape(-1)
-    least = bounds[0].scatter_reduce(0, place, heights.to(low.dtype), "amin")
-    most = bounds[1].scatter_reduce(0, place, heights.to(high.dtype), "amax")
+    least, _ = scatter_min(heights.to(low.dtype), place, initial=low.reshape(-1))
+    most, _ = scatter_max(heights.to(high.dtype), place, initial=high.reshape(-1))
     return least.reshape(low.shape), most.reshape(high.shape)
 
 

@@ -33,6 +33,7 @@ PEERS = {
     "minkowski": "sparse3d.compat.minkowski",
     "torchsparse": "sparse3d.compat.torchsparse",
     "torchsparse_1_4": "sparse3d.compat.torchsparse_1_4",
+    "torchsparse_1_2": "sparse3d.compat.torchsparse_1_2",
     "flex_gemm": "sparse3d.compat.flex_gemm",
     "pointnet2_ops": "sparse3d.compat.pointnet2_ops",
     "knn_cuda": "sparse3d.compat.knn_cuda",
@@ -49,6 +50,7 @@ DOCUMENTS = {
     "torchsparse_1_4": "torchsparse",
     "pointops 1.x": "pointops",
     "pointops2": "pointops",
+    "torchsparse_1_2": "torchsparse",
 }
 """Peers that are told of in another's document, before their own names there."""
 TITLES = {
@@ -56,6 +58,7 @@ TITLES = {
     "torchsparse_1_4": "1.4",
     "pointops 1.x": "the first generation",
     "pointops2": "`pointops2`",
+    "torchsparse_1_2": "versions before 1.4",
 }
 AS_THE_PEER = {"fuse_spconv_act_eval": "refuses what is no ReLU, as the peer's does"}
 """Names that refuse the arguments of a probe, and not others."""

@@ -17,6 +17,7 @@ INSTALLED = {
     "spconv 1.x": "spconv",
     "torchsparse_1_4": "torchsparse==1.4.0",
     "pointops 1.x": "pointops",
+    "torchsparse_1_2": "torchsparse==1.2.0",
 }
 EVERY = [(peer, module) for peer, modules in MODULES.items() for module in modules]
 

@@ -25,7 +25,29 @@ from sparse3d.compat import torchsparse
 from sparse3d.compat.pointops import query
 from sparse3d.kernel_map import Coordinates
 from sparse3d.models.minkowski_nets import MinkowskiFieldNet
+from sparse3d.ops.keys import cell_numbers, find_keys, fnv_hash
+from sparse3d.ops.lattice import (
+    batch_count,
+    extent,
+    floored,
+    in_cells,
+    lattice_places,
+    moved_by,
+    on_lattice,
+    window,
+)
+from sparse3d.ops.rows import affine_rows, combine_segments, combine_spread, reduce_operands
+from sparse3d.ops.sample import sample_grid
+from sparse3d.ops.segment import (
+    first_of_segments,
+    means_by_counts,
+    sparse_product,
+    standardize_segments,
+    sum_by_channel,
+)
 from sparse3d.pointops import flat, voxel
+from sparse3d.pointops.blocks import block_bounds, blocks_of, spans_around
+from sparse3d.pointops.curves import site_codes, sites_of_codes
 
 To = Callable[[Any], Any]
 Result = tuple[torch.Tensor, torch.Tensor]
@@ -156,6 +178,50 @@ def rows_of_tensors(to: To) -> Result:
     return square(*(tensor.features for tensor in made), counted), leaf
 
 
+def rows_and_lattices(to: To) -> Result:
+    """What stand-ins alone stand on: arithmetic of rows, lattices, samples of a grid."""
+    feats, coords = scene(rows=ROWS)
+    leaf, sites = to(feats).requires_grad_(), to(coords)
+    half, places = leaf[: ROWS // 2], to(torch.arange(ROWS))
+    batch = sites[:, 0].long()
+    at = to(torch.rand(2, 40, 3) * SIDE)
+    made = [
+        combine_spread("mul", (leaf, places), (half, places[: ROWS // 2]), ROWS, keep_left=True),
+        combine_segments("add", leaf, leaf[:2], batch),
+        affine_rows(leaf, leaf[0], leaf[1]),
+        reduce_operands("var", [leaf, leaf * 2]),
+        means_by_counts(leaf, batch, to(torch.tensor([3, 0]))),
+        sparse_product(batch, places, leaf[:, 0], 2, leaf),
+        sum_by_channel(leaf, places[:, None].expand(-1, 4) // 2, ROWS),
+        standardize_segments(leaf, batch, 2, 1e-5, 2, leaf[0], leaf[1]),
+        sample_grid(leaf, sites, at),
+        sample_grid(leaf, sites, at, "nearest"),
+    ]
+    stride = (2, 1, 3)
+    fine = lattice_places(sites, stride)
+    moved = moved_by(sites, to(torch.tensor([[0, 1, 2], [-1, 0, 0]])), to(torch.tensor(stride)))
+    whole = [
+        fine,
+        window(fine, fine[:, 1:].amin(0), stride),
+        moved,
+        on_lattice(sites, stride),
+        first_of_segments(batch, 4),
+        find_keys(fnv_hash(sites), fnv_hash(moved), places, base=1),
+        cell_numbers(sites[:, 1:], [SIDE] * 3),
+        site_codes(sites, 4, "hilbert"),
+        sites_of_codes(site_codes(sites, 4), 4),
+        floored("points", at),
+    ]
+    bounds = to(torch.full((SIDE, SIDE), 9.0)), to(torch.full((SIDE, SIDE), -9.0))
+    blocks = blocks_of(sites[:, 1:3], 2)
+    low, high = block_bounds(blocks, leaf[:, 0].detach(), *bounds)
+    spans = spans_around(blocks, low, high, 3)
+    sizes = to(torch.tensor([*extent(sites), batch_count(sites)]).float())
+    return square(
+        *made, *(part.float() for part in whole), spans, in_cells(fine, stride), sizes
+    ), leaf
+
+
 def points(to: To) -> Result:
     cloud = torch.rand(200, 3) * 3
     leaf = to(cloud.clone()).requires_grad_()
@@ -212,6 +278,7 @@ CASES: dict[str, Callable[[To], Result]] = {
     "minkowski field net": minkowski_field_net,
     "torchsparse functions": torchsparse_functions,
     "rows of tensors": rows_of_tensors,
+    "rows and lattices": rows_and_lattices,
     "points": points,
     "rooms": rooms,
 }

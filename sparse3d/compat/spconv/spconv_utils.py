@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,11 @@ __all__ = [
 
 Array = npt.NDArray[Any]
 HALF = "even"  # numpy rounds 1.x's grids
+
+
+def _used(slots: int, counts: Array) -> Array:
+    """Which slots of each voxel have a point, bool [M, slots]."""
+    return np.arange(slots) < counts[:, None]
 
 
 def points_to_voxel_3d_np(
@@ -64,7 +69,7 @@ def points_to_voxel_3d_np(
     made = generator(torch.from_numpy(np.ascontiguousarray(points)))
     found, indices, counts = (part.numpy() for part in made)
     number = len(counts)
-    used = np.arange(max_points) < counts[:, None]
+    used = _used(max_points, counts)
     voxels[:number, :max_points][used] = found[used]
     voxel_point_mask[:number, :max_points][used] = 1
     coors[:number], num_points_per_voxel[:number] = indices, counts
@@ -87,10 +92,9 @@ def points_to_voxel_3d_np_mean(
     """The same; slots without a point get the mean of their voxel's, `means` [M, F] too."""
     arrays = voxels, voxel_point_mask, coors, num_points_per_voxel, coor_to_voxelidx
     number = points_to_voxel_3d_np(points, *arrays, voxel_size, coors_range, max_points, max_voxels)
-    counts, slots = num_points_per_voxel[:number, None], voxels[:number, :max_points]
-    used = (np.arange(max_points) < counts)[..., None]
-    means[:number] = slot_means(torch.from_numpy(slots), torch.from_numpy(counts[:, 0])).numpy()
-    slots[...] = np.where(used, slots, means[:number, None])
+    counts, slots = num_points_per_voxel[:number], voxels[:number, :max_points]
+    means[:number] = slot_means(torch.from_numpy(slots), torch.from_numpy(counts)).numpy()
+    slots[...] = np.where(_used(max_points, counts)[..., None], slots, means[:number, None])
     return number
 
 
@@ -137,7 +141,7 @@ def points_to_voxel_3d_with_filtering(
     arrays = voxels, voxel_point_mask, coors, num_points_per_voxel, coor_to_voxelidx
     number = points_to_voxel_3d_np(points, *arrays, voxel_size, coors_range, max_points, max_voxels)
     blocks = blocks_of(torch.from_numpy(coors[:number, 1:]), block_factor)
-    rows, slots = np.nonzero(np.arange(max_points) < num_points_per_voxel[:number, None])
+    rows, slots = np.nonzero(_used(max_points, num_points_per_voxel[:number]))
     heights, bounds = torch.from_numpy(voxels[rows, slots, 2]), (mins, maxs)
     found = block_bounds(blocks[torch.from_numpy(rows)], heights, *map(torch.from_numpy, bounds))
     mins[...], maxs[...] = (bound.numpy() for bound in found)
@@ -146,46 +150,38 @@ def points_to_voxel_3d_with_filtering(
     return number
 
 
-def _pairwise(
-    box_corners: Array, qbox_corners: Array, standup_iou: Array, standup_thresh: float, union: bool
-) -> Array:
-    overlap = np.zeros((len(box_corners), len(qbox_corners)), box_corners.dtype)
-    rows, columns = np.nonzero(np.asarray(standup_iou) > standup_thresh)
-    overlap[rows, columns] = _overlaps(box_corners[rows], qbox_corners[columns], union)
-    return overlap
-
-
-def _overlaps(boxes: Array, others: Array, union: bool) -> Array:
-    """Shared areas of pairs of boxes, over the areas of their unions if asked for."""
-    function = overlap_over_union if union else intersection_area
-    return function(_corners(boxes), _corners(others)).numpy()
-
-
 def _corners(boxes: Array) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(boxes, np.float64))
 
 
-def rbbox_iou(
-    box_corners: Array, qbox_corners: Array, standup_iou: Array, standup_thresh: float
-) -> Array:
-    """Overlap over union of rotated boxes [N, 4, 2] and [K, 4, 2], seen from above: [N, K].
+def _pairwise(share: Callable[..., torch.Tensor], words: str) -> Callable[..., Array]:
+    """A function of every pair of rotated boxes."""
+
+    def pairs(
+        box_corners: Array, qbox_corners: Array, standup_iou: Array, standup_thresh: float
+    ) -> Array:
+        overlap = np.zeros((len(box_corners), len(qbox_corners)), box_corners.dtype)
+        rows, columns = np.nonzero(np.asarray(standup_iou) > standup_thresh)
+        found = share(_corners(box_corners[rows]), _corners(qbox_corners[columns]))
+        overlap[rows, columns] = found.numpy()
+        return overlap
+
+    pairs.__doc__ = f"""{words} of rotated boxes [N, 4, 2] and [K, 4, 2], seen from above: [N, K].
 
     Only pairs whose upright boxes overlap by more than `standup_thresh` ([N, K]) are computed;
     others are 0.
     """
-    return _pairwise(box_corners, qbox_corners, standup_iou, standup_thresh, True)
+    return pairs
 
 
-def rbbox_intersection(
-    box_corners: Array, qbox_corners: Array, standup_iou: Array, standup_thresh: float
-) -> Array:
-    """Shared area of rotated boxes; as `rbbox_iou` otherwise."""
-    return _pairwise(box_corners, qbox_corners, standup_iou, standup_thresh, False)
+rbbox_iou = _pairwise(overlap_over_union, "Overlap over union")
+rbbox_intersection = _pairwise(intersection_area, "Shared area")
 
 
 def rbbox_iou_loss(box_corners: Array, qbox_corners: Array) -> Array:
     """Overlap over union of box n with box n: [N]."""
-    return _overlaps(box_corners, qbox_corners, True).astype(box_corners.dtype)
+    found = overlap_over_union(_corners(box_corners), _corners(qbox_corners))
+    return found.numpy().astype(box_corners.dtype)
 
 
 def non_max_suppression_cpu(

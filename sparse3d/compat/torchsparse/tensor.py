@@ -54,6 +54,8 @@ class SparseTensor:
     batch_column: ClassVar[int] = 0
     contracted: ClassVar[bool] = True
     version: ClassVar[str] = "2.1"
+    floors: ClassVar[bool] = False
+    """Strided layers make `floor(c / s)`, whatever the kernel: torchsparse before 1.4."""
 
     def __init__(
         self,
@@ -268,7 +270,7 @@ class PointTensor:
         return self
 
     def __add__(self, other: PointTensor) -> PointTensor:
-        made = PointTensor(
+        made = type(self)(
             combine_rows("add", self.F, other.F), self.C, self.idx_query, self.weights
         )
         made.additional_features = self.additional_features

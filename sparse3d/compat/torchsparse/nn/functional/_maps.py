@@ -54,7 +54,7 @@ def _build(x: SparseTensor, sites: Coordinates, geometry: Geometry, config: Any)
         s in (1, k) for s, k in zip(geometry.stride, geometry.kernel_size, strict=True)
     )
     if not x.contracted:
-        pairs, target = _absolute(sites, geometry, whole_cells)
+        pairs, target = _absolute(sites, geometry, whole_cells or x.floors)
         return Kept(pairs, sites, target, None, None)
     after = None
     if x.spatial_range is not None:
@@ -100,11 +100,12 @@ def _grid(
 
 
 def _absolute(
-    sites: Coordinates, geometry: Geometry, whole_cells: bool
+    sites: Coordinates, geometry: Geometry, by_floor: bool
 ) -> tuple[KernelMap, Coordinates]:
     """Version 1.4: floors where each stride is 1 or the kernel size, else every multiple of the
-    stride among coordinate + offset that is not below the smallest coordinate."""
-    if whole_cells:
+    stride among coordinate + offset that is not below the smallest coordinate. Before it: floors
+    always."""
+    if by_floor:
         return sites.floor(geometry, None)
     # The peer adds offsets to find sites, and looks inputs up by adding them too.
     _, indices = sites.reached(geometry.mirrored())

@@ -1,0 +1,5 @@
+"""Joins."""
+
+from ..torchsparse.operators import cat
+
+__all__ = ["cat"]

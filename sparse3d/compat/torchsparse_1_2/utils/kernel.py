@@ -1,0 +1,5 @@
+"""`torchsparse.utils.kernel`."""
+
+from .kernel_region import KernelRegion
+
+__all__ = ["KernelRegion"]

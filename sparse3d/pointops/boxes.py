@@ -173,7 +173,6 @@ def suppress_quadrilaterals(
     Returns:
         int64 rows of the kept boxes, in that order.
     """
-
     here, pairs = _home(corners), None if near is None else _home(near)
 
     def overlap(one: int, rest: torch.Tensor) -> torch.Tensor:

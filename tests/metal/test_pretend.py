@@ -32,9 +32,8 @@ from sparse3d.ops.norm import (
     batch_norm_relu_grad,
     batch_norm_relu_train,
 )
-from sparse3d.pointops import boxes
+from sparse3d.pointops import boxes, pointcept
 from sparse3d.pointops import flat as flat_ops
-from sparse3d.pointops import pointcept
 
 WIDTHS = (8, 8, 16, 16, 24, 16, 16, 8, 8)
 Gpu = Callable[[Any], Any]

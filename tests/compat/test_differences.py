@@ -22,6 +22,8 @@ TESTS = Path(__file__).parents[1]
 HERE = "compat/test_differences.py"
 CONV, MODULES, NET = "nn/test_conv.py", "nn/test_modules.py", "nn/test_functional.py"
 SPCONV, MINKOWSKI = "compat/test_spconv.py", "compat/test_minkowski.py"
+POINT, POINTS = "compat/test_point_differences.py", "compat/test_points.py"
+POINTOPS, ABSENT = "compat/test_pointops_differences.py", "compat/test_modules.py"
 GOLDEN, SPARSE = "compat/test_minkowski_golden.py", "compat/test_torchsparse.py"
 QAT = "spconv.pytorch.quantization.intrinsic.qat.modules.SparseConvBn"
 EXERCISED: dict[str, dict[str, tuple[str, str]]] = {
@@ -51,7 +53,7 @@ EXERCISED: dict[str, dict[str, tuple[str, str]]] = {
         "CUDAKernelTimer": (SPCONV, "test_timers_time_nothing"),
         "SAVED_WEIGHT_LAYOUT": (SPCONV, "test_the_variable_for_layouts_is_not_read"),
         "SparseConvolution": (SPCONV, "test_layers_where_the_peer_refuses"),
-        "spconv.algocore": ("compat/test_modules.py", "test_every_module"),
+        "spconv.algocore": (ABSENT, "test_every_module"),
     },
     "minkowski": {
         "MinkowskiChannelwiseConvolution": (MINKOWSKI, "test_channelwise_is_depthwise"),
@@ -87,14 +89,67 @@ EXERCISED: dict[str, dict[str, tuple[str, str]]] = {
             "test_the_default_configuration_is_copied_and_may_be_written",
         ),
         "GlobalAvgPool": ("compat/test_torchsparse_golden.py", "test_global_pools"),
-        "torchsparse.nn.functional.conv.func": ("compat/test_modules.py", "test_every_module"),
+        "torchsparse.nn.functional.conv.func": (ABSENT, "test_every_module"),
     },
     "flex_gemm": {
         "sparse_submanifold_conv3d": ("compat/test_flex_gemm.py", "test_submanifold"),
         "set_algorithm": ("compat/test_flex_gemm.py", "test_settings_are_accepted_by_name"),
         "grid_sample_3d": ("compat/test_flex_gemm.py", "test_grid_sample_of_a_full_grid_is_torchs"),
         "encode_seq": ("compat/test_flex_gemm.py", "test_codes_by_hand_and_what_does_not_fit"),
-        "flex_gemm.config": ("compat/test_modules.py", "test_every_module"),
+        "flex_gemm.config": (ABSENT, "test_every_module"),
+    },
+    "pointnet2_ops": {
+        "furthest_point_sample": (POINT, "test_products_are_rounded_on_their_own"),
+        "three_interpolate": (POINT, "test_weights_of_three_points_receive_their_gradient"),
+        "ball_query": (POINT, "test_radii_are_squared_in_float32_and_compared_strictly"),
+    },
+    "knn_cuda": {
+        "KNN": (POINT, "test_float64_and_ties_of_knn_cuda"),
+        "load_cpp_ext": (POINT, "test_what_the_peer_compiles_counts_from_one"),
+    },
+    "torch_cluster": {
+        "fps": (POINT, "test_random_orders_follow_the_seed"),
+        "knn": (POINT, "test_neighbours_of_flat_clouds"),
+        "knn_graph": ("pointops/test_flat.py", "test_graphs"),
+        "radius": ("pointops/test_flat.py", "test_radius"),
+        "nearest": (POINT, "test_nearest_keeps_every_digit"),
+        "random_walk": ("pointops/test_graph.py", "test_bias_returns_or_explores"),
+        "graclus_cluster": (POINT, "test_random_orders_follow_the_seed"),
+        "grid_cluster": ("pointops/test_grid.py", "test_bad_input"),
+        "torch_cluster.typing": (ABSENT, "test_every_module"),
+    },
+    "torch_scatter": {
+        "scatter": (POINT, "test_half_sums_are_rounded_once_and_indices_checked"),
+        "scatter_mul": (POINT, "test_products_are_made_of_neighbours"),
+        "segment_coo": (POINT, "test_segments_in_disorder_are_refused"),
+        "segment_csr": (POINT, "test_segments_in_disorder_are_refused"),
+        "scatter_logsumexp": (POINT, "test_logsumexp_of_infinity_and_nan"),
+        "torch_scatter.placeholder": (ABSENT, "test_every_module"),
+    },
+    "pytorch3d": {
+        "knn_points": (POINT, "test_neighbours_are_sorted_whatever_is_asked"),
+        "sample_farthest_points": (POINT, "test_random_starts_of_farthest_points"),
+        "chamfer_distance": (POINT, "test_chamfer_of_no_weight_and_of_no_points"),
+        "pytorch3d.common": (ABSENT, "test_every_module"),
+    },
+    "pointops": {
+        "farthest_point_sampling": (POINT, "test_products_are_rounded_on_their_own"),
+        "knn_query": (POINTOPS, "test_neighbours_beyond_the_peers_limit"),
+        "ball_query": (POINTOPS, "test_a_ball_of_more_candidates_than_the_peer_holds"),
+        "random_ball_query": (POINTOPS, "test_random_balls_have_no_limit_and_follow_the_seed"),
+        "interpolation": (POINTOPS, "test_missing_neighbours"),
+        "queryandgroup": (POINTOPS, "test_missing_neighbours"),
+        "grouping": (POINTOPS, "test_grouping_of_both_generations"),
+        "attention_step1_v2": (POINTOPS, "test_the_most_pairs_of_a_query_are_not_read"),
+    },
+    "mps_pointops": {
+        "knn": (POINTOPS, "test_points_of_any_floating_dtype"),
+        "SpatialIndex": (POINTOPS, "test_an_index_of_any_size"),
+        "fps": (POINTOPS, "test_flat_clouds_of_any_number_of_coordinates"),
+        "grid_cluster": (POINTOPS, "test_whole_operators_and_not_subsets"),
+        "register_mps": (POINTOPS, "test_seven_operators_are_registered_for_apple_gpus"),
+        "install": (POINTS, "test_mps_pointops"),
+        "mps_pointops.pyg_grid": (ABSENT, "test_every_module"),
     },
 }
 

@@ -191,7 +191,7 @@ def weight_gradient(splits: np.ndarray, layer: Layer) -> Cost:
         nbytes = pairs * simdgroups * ((rows + columns) * layer.size + 8) + 8 * chunks * simdgroups
         macs = pairs * weight
     else:
-        wide = 64 if outer > 32 else 32, 64 if inner > 32 else 32 if inner > 16 else 16
+        wide = conv.fewest(conv._GRAD_OUT, outer), conv.fewest(conv._GRAD_IN, inner)
         across, down = -(-inner // wide[1]), -(-outer // wide[0])
         simdgroups = wide[0] * wide[1] // 512
         nbytes = pairs * (inner * down + outer * across) * layer.size

@@ -150,9 +150,9 @@ def planned(one: Convolution) -> Convolution:
     return one
 
 
-def records(voxels: torch.Tensor) -> Iterator[tuple[dict[str, Any], Cost]]:
-    """Flat rows of the table, a layer in a dtype, its directions side by side; and the cost of the
-    forward pass."""
+def records(voxels: torch.Tensor) -> Iterator[tuple[dict[str, Any], Convolution, Cost]]:
+    """Flat rows of the table, a layer in a dtype, its directions side by side; the layer, and the
+    cost of its forward pass."""
     layers = convolutions(voxels)
     for size, dtype in ((4, "float32"), (2, "float16")):
         for one in layers:
@@ -174,4 +174,4 @@ def records(voxels: torch.Tensor) -> Iterator[tuple[dict[str, Any], Cost]]:
                 row[f"{short}MB"] = round(cost.total / 1e6, 2)
                 row[f"{short}flop/B"] = round(flops / cost.total, 1)
                 row[f"{short}issued"] = round(cost.macs / one.useful, 2)
-            yield row, costs[0][1]
+            yield row, one, costs[0][1]

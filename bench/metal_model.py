@@ -46,6 +46,7 @@ GPUS = {
     "M4 Max": (546e9, 18e12),
 }
 """Bytes and float32 operations a second as published; M1..M5 with the base number of cores."""
+SIZES = {"float32": 4, "float16": 2}
 
 
 def microseconds(nbytes: float, macs: float, gpu: str) -> float:
@@ -104,11 +105,16 @@ def table(pairs: KernelMap, rows: np.ndarray) -> list[str]:
 
 
 def network_records(voxels: torch.Tensor) -> list[dict[str, Any]]:
-    """Layers of MinkUNet42 with predicted microseconds of a forward pass."""
+    """Layers of MinkUNet42 with predicted microseconds of a forward pass, and those of one thread a
+    scalar."""
     records = []
-    for row, cost in _metal_network.records(voxels):
-        times = {f"{gpu} us": microseconds(cost.total, cost.macs, gpu) for gpu in ("M1", "M4 Max")}
-        records.append(row | {name: round(value, 1) for name, value in times.items()})
+    for row, one, cost in _metal_network.records(voxels):
+        taps, size = one.sizes[2], SIZES[row["dtype"]]
+        scalar = naive_bytes(one.num_pairs, one.sizes[1], taps, Layer(one.cin, one.cout, size))
+        row |= {f"{gpu} us": round(microseconds(cost.total, cost.macs, gpu), 1) for gpu in GPUS}
+        row["scalar MB"] = round(scalar / 1e6, 1)
+        row["scalar M1 us"] = round(microseconds(scalar, one.useful, "M1"), 1)
+        records.append(row)
     return records
 
 
@@ -123,6 +129,28 @@ def lines_of(records: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def page_lines(records: list[dict[str, Any]], dtype: str = "float16") -> list[str]:
+    """The table of docs/metal.md: flop per byte of each layer beside its bound."""
+    head = (
+        "layer",
+        "channels",
+        "alike",
+        "bound",
+        "forward",
+        "dx",
+        "dw",
+        "issued / useful",
+        "M1 us",
+    )
+    lines = [f"| {' | '.join(head)} |", f"|--|--|{'--:|' * (len(head) - 2)}"]
+    names = ("layer", "channels", "alike", "bound", "flop/B", "dx flop/B", "dw flop/B", "issued")
+    for row in records:
+        if row["dtype"] == dtype:
+            cells = [*(row[name] for name in names), f"{row['M1 us']:,.0f}"]
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    return lines
+
+
 TEXTS = {
     "network": (
         "Metal: traffic of MinkUNet42 by layer, modelled",
@@ -130,7 +158,8 @@ TEXTS = {
         "and to the weight (dw): bytes that the kernels ask memory for, flop per byte beside the "
         "layer's bound (every input, output, weight and pair once), multiply-accumulates issued "
         "over useful ones. A model of tile lists, held against the emulator's meter; times of the "
-        "forward pass are predicted from published rates: no Mac has measured them.",
+        "forward pass are predicted from published rates: no Mac has measured them. Scalar: kernels "
+        "of one thread an output scalar.",
     ),
     "launches": (
         "Metal: what a call's launches move, metered",

@@ -1,7 +1,7 @@
 # Metal without a Mac: the harness and every kernel through both front ends, and the whole contract suite twice, through
-# each front end, launches of up to 2,048 threads under three schedules. The layers that the peers recorded run
-# and the point operators run through one; the public bug reports, and all launches of both front ends under three
-# schedules, at night.
+# each front end, launches of up to 2,048 threads under three schedules; every kernel at the sizes where its groups end.
+# The layers that the peers recorded run and the point operators run through one; the public bug reports, and all
+# launches of both front ends under three schedules, at night.
 # Jobs of one core each, the longest first, two at a time: whoever is done takes the next.
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
@@ -25,12 +25,13 @@ next() {
     4) job harness tests/metal_emu tests/metal/test_traffic.py tests/metal/test_minkunet.py tests/metal/test_selftest.py ;;
     5) job contract-clang tests/contract "${launching[@]}" "${clang[@]}" ;;
     6) job contract-gcc tests/contract "${launching[@]}" "${gcc[@]}" ;;
-    7) job recorded tests/compat/test_spconv.py tests/compat/test_minkowski_golden.py \
+    7) job sizes tests/metal/test_sizes.py ;;
+    8) job recorded tests/compat/test_spconv.py tests/compat/test_minkowski_golden.py \
         tests/compat/test_torchsparse_golden.py "${gcc[@]}" ;;
     esac
 }
 failed=0
-for number in {0..7}; do
+for number in {0..8}; do
     ((number < 2)) || wait -n || failed=1
     next "$number" &
 done

@@ -76,7 +76,7 @@ def calls(name: str, rows: int, channels: int, to: To) -> list[Args]:
         return _searched(name, points, rows)
     draw = torch.Generator().manual_seed(1)
     features = to(torch.randn(2, channels, max(rows, 1), generator=draw))
-    idx = to(torch.arange(2 * rows * 3).reshape(2, rows, 3) * 7 % max(rows, 1))
-    if name == "gather_columns":
-        return [(features, idx.reshape(2, -1)), (features, idx[..., 0] - 1)]
-    return [(features, idx, to(torch.rand(2, rows, 3, generator=draw)))]
+    idx = torch.arange(2 * rows * 3).reshape(2, rows, 3) * 7 % max(rows, 1)
+    if name == "gather_columns":  # -1: no column
+        return [(features, to(idx.reshape(2, -1))), (features, to(idx[..., 0] - 1))]
+    return [(features, to(idx), to(torch.rand(2, rows, 3, generator=draw)))]

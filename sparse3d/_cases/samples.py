@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,7 @@ def _table(coords: torch.Tensor) -> torch.Tensor:
     return table
 
 
+@cache
 def _maps(size: Size) -> list[tuple[Args, int, int, bool]]:
     """Pairs, rows in, rows out, mirrored: of a submanifold and of a strided layer."""
     coords, rows = cloud(size), size.rows
@@ -168,18 +170,20 @@ def _pooling(
 
 
 def _coordinates(name: str, size: Size, dtype: torch.dtype, to: To) -> list[Args]:
-    coords = to(cloud(size))
+    coords = cloud(size)
+    there = to(coords)
     if name == "coordinate_lookup":
-        return [(coords, _table(coords), coords.flip(0).contiguous())]
+        return [(there, _table(there), to(coords.flip(0)))]
     if name == "coordinate_unique":
-        return [(coords,), (torch.cat([coords, coords[: size.rows // 3]]),)]
-    return [(coords,)]
+        return [(there,), (to(torch.cat([coords, coords[: size.rows // 3]])),)]
+    return [(there,)]
 
 
 def _kernel_map(name: str, size: Size, dtype: torch.dtype, to: To) -> list[Args]:
     coords, numbers = cloud(size), ([3] * 3, [2] * 3, [1] * 3, [1] * 3)
     some, twice = coords.clone(), torch.cat([coords, coords[: size.rows // 3]])
     some[::7, 0] = -1  # no sites
+    third = to(coords[::3].contiguous())
     coords, some, twice = to(coords), to(some), to(twice)
     calls: dict[str, Callable[[], list[Args]]] = {
         "kernel_map_submanifold": lambda: [(coords, _table(coords), [3] * 3, [1] * 3)],
@@ -187,7 +191,7 @@ def _kernel_map(name: str, size: Size, dtype: torch.dtype, to: To) -> list[Args]
             (coords, _table(coords), [3] * 3, [1] * 3),
             (some, _table(some), [1, 3, 5], [1, 2, 1]),
         ],
-        "kernel_map_given": lambda: [(coords, _table(coords), coords[::3].contiguous(), *numbers)],
+        "kernel_map_given": lambda: [(coords, _table(coords), third, *numbers)],
         "kernel_map_footprint": lambda: [
             (coords, *numbers, [], False),
             (coords, *numbers, [12, 12, 12], False),
@@ -215,15 +219,15 @@ def _norm(name: str, size: Size, dtype: torch.dtype, to: To) -> list[Args]:
     x, statistics = to(x), (to(mean.to(kind)), to(var.to(kind)), 1e-5)
     if name == "batch_norm_train":
         return [(x, weight, bias, 1e-5), (x, None, None, 1e-3)]
-    residual = to(random(size.rows, size.c_in, dtype=dtype, seed=5))
+    residual = random(size.rows, size.c_in, dtype=dtype, seed=5)
     if name == "batch_norm_relu_train":
-        return [(x, weight, bias, residual, 1e-5), (x, None, None, None, 1e-3)]
+        return [(x, weight, bias, to(residual), 1e-5), (x, None, None, None, 1e-3)]
     if name == "batch_norm_relu_again":
         return [(x, weight, bias, *statistics), (x, None, None, *statistics)]
     grad = to(random(size.rows, size.c_in, dtype=dtype, seed=4))
     if name == "batch_norm_relu_grad":
         return [
-            (grad, x, weight, bias, torch.relu(residual), *statistics),
+            (grad, x, weight, bias, to(torch.relu(residual)), *statistics),
             (grad, x, None, None, None, *statistics),
         ]
     return [(grad, x, weight, *statistics)]
@@ -259,12 +263,12 @@ def _linear(name: str, size: Size, dtype: torch.dtype, to: To) -> list[Args]:
 
 
 def _order(name: str, size: Size, dtype: torch.dtype, to: To) -> list[Args]:
-    keys = to(torch.from_numpy(np.random.default_rng(7).integers(0, 9, size.rows)))
+    keys = torch.from_numpy(np.random.default_rng(7).integers(0, 9, size.rows))
     if name == "id_counts":
-        return [(keys, 9), (keys.int(), 12)]
+        return [(to(keys), 9), (to(keys.int()), 12)]
     if name == "key_order":
-        return [(keys << 40,), (keys.int() - 4,)]
-    return [(keys,)]
+        return [(to(keys << 40),), (to((keys - 4) << 33),), (to(keys.int() - 4),)]
+    return [(to(keys),)]
 
 
 def _points(name: str, size: Size, dtype: torch.dtype, to: To) -> list[Args]:

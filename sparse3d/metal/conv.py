@@ -15,9 +15,14 @@ _HAS_BIAS, _HAS_RESIDUAL = 1, 2
 _SMALL = 8
 """Fewer channels than a fragment is deep: padding would cost more than the matrix units give."""
 
-_GRAD_TILES = ((32, 64), (32, 32), (32, 16))
-"""Channels out and in that a group of the weight gradient makes, where 64 x 64 takes too many
-threads."""
+_COLUMNS = (16, 32, 64, 96, 128)
+"""Output channels that a threadgroup may make."""
+
+_GRAD_OUT, _GRAD_IN = (32, 64, 96), (16, 32, 48, 64)
+"""Channels out and in of which a group of the weight gradient may make every pair."""
+
+_GRAD_TILES = ((64, 64), (32, 64), (32, 32), (32, 16))
+"""What it makes where that takes too many threads."""
 
 _PARTIAL_BYTES = 64 << 20
 """Memory for the partial sums of a weight gradient at a time."""
@@ -62,6 +67,11 @@ class _Epilogue(NamedTuple):
         return flags, bias, residual
 
 
+def fewest(sizes: tuple[int, ...], width: int) -> int:
+    """The size of which the fewest cover a width; of equals, the one that pads least."""
+    return min(sizes, key=lambda size: (-(-width // size), size))
+
+
 def vector(element_size: int, *channels: int) -> int:
     """Elements a load: 16 bytes, or 4 or 1 elements where the channel counts do not divide."""
     widths = (16 // element_size, 4, 1)
@@ -72,13 +82,13 @@ def macros(layer: _Layer, dtype: torch.dtype) -> dict[str, Any]:
     """How conv.metal is specialised for a layer: tile sizes, pack width, element type."""
     size = dtype.itemsize
     # 128 columns save the second gather of a 64-column tile; 32 rows of them still fit 32 KB.
-    bn = 128 if layer.width > 64 else 64 if layer.width > 32 else 32 if layer.width > 16 else 16
+    bn = fewest(_COLUMNS, layer.width)
     bk = 32 if size == 2 and layer.depth > 16 else 16 if layer.depth > 8 else 8
     return {
         "SP_ELEM": _shader.element(dtype),
         "SP_BACKWARD": int(layer.backward),
         "SP_VEC": min(vector(size, layer.depth, layer.width), bk),
-        "SP_BM": 32 if bn == 128 else 64,
+        "SP_BM": 32 if bn > 64 else 64,
         "SP_BN": bn,
         "SP_BK": bk,
     }
@@ -87,7 +97,7 @@ def macros(layer: _Layer, dtype: torch.dtype) -> dict[str, Any]:
 def _narrower(made: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A layer's macros, then those of ever smaller tiles, which take fewer threads."""
     yield made
-    if made["SP_BN"] == 128:
+    if made["SP_BN"] > 64:
         made = {**made, "SP_BM": 64, "SP_BN": 64}
     while made["SP_BN"] > 16:
         made = {**made, "SP_BN": made["SP_BN"] // 2}
@@ -390,7 +400,7 @@ def _partial_sums(
         "SP_VEC": vector(size, inner, outer),
         "SP_BP": 32 if size == 2 else 16,
     }
-    widest = (64 if outer > 32 else 32, 64 if inner > 32 else 32 if inner > 16 else 16)
+    widest = fewest(_GRAD_OUT, outer), fewest(_GRAD_IN, inner)
     tiles = [widest, *(t for t in _GRAD_TILES if t[0] <= widest[0] and t[1] <= widest[1])]
     choices = (
         (_shader.library("conv_grad", SP_BO=bo, SP_BI=bi, **fixed), bo * bi // 16)

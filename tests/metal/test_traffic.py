@@ -1,6 +1,7 @@
 """What the convolution moves and multiplies: the meter, the model of bench/metal_model.py, and the
 bounds."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from sparse3d.ops.linear import linear_rows, linear_weight_grad
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
+import _metal_launches as launches
 import _metal_network as network
 import metal_model as model
 
@@ -59,7 +61,7 @@ FORMS = {
     "stem": ("3x3x3", 4, 32),
     "narrow": ("3x3x3", 32, 32),
     "joined": ("3x3x3", 48, 96),
-    "odd": ("3x3x3", 20, 136),
+    "odd": ("3x3x3", 20, 120),
     "strided": ("strided", 32, 32),
     "wide strided": ("strided", 64, 72),
     "inverse": ("inverse", 64, 48),
@@ -229,3 +231,53 @@ def test_the_table_prints(cut: Any) -> None:
     lines = model.table(*cut)
     assert len(lines) == 8
     assert "PREDICTED" in lines[0]
+
+
+WAYS = ("", "dx ", "dw ")
+RESULTS = Path(__file__).parents[2] / "bench" / "results"
+
+
+def _committed(name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((RESULTS / name).read_text())["results"]
+    return rows
+
+
+def _named(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def test_every_layer_of_minkunet_is_in_the_committed_table(maps: dict[str, KernelMap]) -> None:
+    """The 50 layers, in both dtypes and all directions, each at most at its bound."""
+    made = model.network_records(maps["3x3x3"].in_indices)
+    kept = _committed("metal_network.json")
+    assert list(made[0]) == list(kept[0])
+    names = ("dtype", "layer", "channels", "alike")
+    assert _named(made, *names) == _named(kept, *names)
+    for rows in (made, kept):
+        assert sum(row["alike"] for row in rows) == 2 * 50
+        assert all(row[f"{way}issued"] >= 1 for row in rows for way in WAYS)
+    # Of a small piece taps may have no pairs: their weights, which the bound has, are not read.
+    assert all(row[f"{way}flop/B"] <= row["bound"] for row in kept for way in WAYS)
+    wide = [
+        row for row in kept if not row["channels"].endswith("->19") and row["by"] != "few channels"
+    ]
+    assert all(row["issued"] <= 1.15 for row in wide)
+    ways = {row[f"{way}by"] for row in kept for way in WAYS}
+    assert ways == network.KERNELS.keys()
+    assert model.lines_of(made)[0].split() == " ".join(kept[0]).split()
+    page = (Path(__file__).parents[2] / "docs" / "metal.md").read_text()
+    assert "\n".join(model.page_lines(kept)) in page
+
+
+def test_every_kernel_is_in_the_committed_counts(maps: dict[str, KernelMap]) -> None:
+    made = launches.records(maps["3x3x3"].in_indices, rows=120)
+    kept = _committed("metal_launches.json")
+    assert list(made[0]) == list(kept[0])
+    assert _named(made, "operator", "kernel") == _named(kept, "operator", "kernel")
+    least = {row["kernel"]: row for row in kept}
+    for kernel in ("sp_table_insert", "sp_footprint_insert", "sp_dense_owner"):
+        assert least[kernel]["atomics"] > 0
+    for kernel in ("sp_conv", "sp_weight_grad", "sp_fps", "sp_sort_pass", "sp_scan"):
+        assert least[kernel]["barriers"] > 0
+        assert 0 < least[kernel]["threadgroup memory"] <= 32768
+        assert least[kernel]["threadgroup bytes"] > 0

@@ -13,7 +13,7 @@ __all__ = ["spconv_save_debug_data"]
 
 
 def spconv_save_debug_data(data: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
-    """Keep the arrays of tensors as a pickle at `constants.SPCONV_DEBUG_SAVE_PATH`, if it is set."""
+    """Keep arrays of tensors as a pickle at `constants.SPCONV_DEBUG_SAVE_PATH`, if it is set."""
     if not constants.SPCONV_DEBUG_SAVE_PATH:
         return
     parts = data if isinstance(data, tuple) else (data,)

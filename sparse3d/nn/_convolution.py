@@ -31,6 +31,10 @@ Size = int | Sequence[int]
 RULES = ("footprint", "floor")
 
 
+_Weights = tuple[torch.Tensor, torch.Tensor | None, str, float]
+"""True kernel, bias, activation and its slope."""
+
+
 class SparseConvolution(SitesLayer):
     """Every sparse convolution: plain, submanifold, transposed, inverse.
 
@@ -241,6 +245,40 @@ class SparseConvolution(SitesLayer):
             ValueError: if channels, grid or a shared `indice_key` do not fit (names both
                 geometries).
         """
+        return self._run(input, add_input, None)
+
+    def run_with(
+        self,
+        input: SparseConvTensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        add_input: SparseConvTensor | None = None,
+        act_type: object = None,
+        act_alpha: float = 0.0,
+    ) -> SparseConvTensor:
+        """Convolve with another weight, bias and activation than the layer's own, as layers do that
+        round or mask their weights.
+
+        Args:
+            input: as of `forward`.
+            weight: stored as the layer's own is.
+            bias: [C_out] or None.
+            add_input: as of `forward`.
+            act_type: None, a name, or spconv's enum.
+            act_alpha: slope of a leaky ReLU.
+
+        Returns:
+            M sites, C_out channels; differentiable in weight and bias.
+
+        Raises:
+            ValueError: as of `forward`.
+        """
+        given = self.as_kernel(weight), bias, activation_name(act_type), act_alpha
+        return self._run(input, add_input, given)
+
+    def _run(
+        self, input: SparseConvTensor, add_input: SparseConvTensor | None, given: _Weights | None
+    ) -> SparseConvTensor:
         self._check_input(input)
         self._check_channels(input)
         pairs, target, indice_dict = self._map(input, self._sites(input))
@@ -250,8 +288,11 @@ class SparseConvolution(SitesLayer):
             pairs.grad_plan()
             features = input.features.new_zeros((pairs.num_out, self.out_channels))
         else:
-            features = self._convolve(input.features, pairs, residual)
-            if target._has_room and not self._fills(residual):
+            if given is None:
+                features = self._convolve(input.features, pairs, residual)
+            else:
+                features = self._computed(input.features, pairs, residual, given)
+            if target._has_room and given is None and not self._fills(residual):
                 target._note_zeros(features)
         if self._counts:
             self._record(pairs.num_out)
@@ -334,7 +375,17 @@ class SparseConvolution(SitesLayer):
     def _convolve(
         self, features: torch.Tensor, pairs: KernelMap, residual: torch.Tensor | None
     ) -> torch.Tensor:
-        kernel, bias = self.kernel(), self._own("bias")
+        own = self.kernel(), self._own("bias"), self.act_type, self.act_alpha
+        return self._computed(features, pairs, residual, own)
+
+    def _computed(
+        self,
+        features: torch.Tensor,
+        pairs: KernelMap,
+        residual: torch.Tensor | None,
+        given: _Weights,
+    ) -> torch.Tensor:
+        kernel, bias, activation, alpha = given
         needs_grad = torch.is_grad_enabled() and any(
             value is not None and value.requires_grad
             for value in (features, kernel, bias, residual)
@@ -346,14 +397,14 @@ class SparseConvolution(SitesLayer):
                 pairs,
                 bias,
                 residual,
-                self.act_type,
-                self.act_alpha,
+                activation,
+                alpha,
                 self.groups,
             )
         out = conv(features, kernel, pairs, bias, self.groups)
         if residual is not None:
             out = out + residual
-        return activate(out, self.act_type, self.act_alpha)
+        return activate(out, activation, alpha)
 
     def _map(
         self, input: SparseConvTensor, sites: Coordinates

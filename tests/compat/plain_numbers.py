@@ -160,19 +160,19 @@ class Reader(ast.NodeVisitor):
         self.visit(tree)
 
     def _declared(self, tree: ast.Module) -> None:
-        """Attributes that the file's classes declare or set as plain."""
+        """Attributes that the file's classes declare or set as plain, and as nothing else."""
+        others = set()
         for node in ast.walk(tree):
             for child in node.body if isinstance(node, ast.ClassDef) else ():
                 if isinstance(child, ast.FunctionDef):
                     inner = self._entered(child)
                     named = [child.name] if _annotated(child.returns) else []
-                    named += [
-                        line.targets[0].attr
-                        for line in child.body
-                        if isinstance(line, ast.Assign)
-                        and isinstance(line.targets[0], ast.Attribute)
-                        and inner.plain(line.value)
-                    ]
+                    for line in ast.walk(child):
+                        if isinstance(line, ast.Assign) and isinstance(
+                            line.targets[0], ast.Attribute
+                        ):
+                            kept = named.append if inner.plain(line.value) else others.add
+                            kept(line.targets[0].attr)
                 elif isinstance(child, ast.AnnAssign):
                     named = [ast.unparse(child.target)] if _annotated(child.annotation) else []
                 elif isinstance(child, ast.Assign) and self.scope.plain(child.value):
@@ -180,6 +180,7 @@ class Reader(ast.NodeVisitor):
                 else:
                     continue
                 self.scope.attributes.update(named)
+        self.scope.attributes -= others
 
     def _entered(self, node: ast.FunctionDef | ast.Lambda) -> Scope:
         made = Scope(self.scope.names, self.scope.functions, self.scope.attributes)

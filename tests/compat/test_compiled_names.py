@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pickle
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import sparse3d.compat
 
@@ -46,6 +50,7 @@ REFUSED = [
     "cumm.gemm.kernel.GemmKernel",
     "cumm.gemm.main.GemmMainUnitTest",
     "cumm.nvrtc.CummNVRTCModule",
+    "cumm.tensorview.Context",
     "cumm.tensorview.gemm.ConvAlgoDesp",
     "cumm.tensorview.gemm.ConvParams",
     "cumm.tensorview.gemm.GemmParams",
@@ -91,7 +96,13 @@ from spconv.core_cc.csrc.sparse.all import ops3d
 from spconv.core_cc.csrc.sparse.alloc import ExternalAllocator
 from spconv.core_cc.csrc.sparse.convops import ExternalSpconvMatmul
 from spconv.core_cc.csrc.utils.boxops import BoxOps
-import spconv.core_cc as _ext
+from cumm.gemm.algospec.core import TensorOp, get_available_algo_str_from_arch
+from cumm.gemm.algospec.core import get_min_arch_of_algo_str
+from cumm.constants import CUMM_CPU_ONLY_BUILD, CUMM_MAXIMUM_NVRTC_CONV_NDIM
+from cumm.tensorview import CUDAKernelTimer
+from spconv.cppconstants import COMPILED_CUDA_GEMM_ARCHS, CPU_ONLY_BUILD, HAS_BOOST
+from spconv.pytorch.cppcore import _TORCH_DTYPE_TO_TV, TorchAllocator, torch_tensor_to_tv
+import torch, spconv.core_cc as _ext
 """
     names: dict[str, object] = {}
     exec(lines, names)  # as third-party files write it
@@ -104,6 +115,11 @@ import spconv.core_cc as _ext
         "NHWC == KRSC, NCHW == NHWC, NCHW.is_channel_first()": (True, False, True),
         "ShuffleStrideType.ShuffleAC.value, GemmAlgo.Simt.value": ("SAC", "Simt"),
         "get_npdtype_from_tvdtype(tv.float16) is dtypes.float16": True,
+        "_TORCH_DTYPE_TO_TV[torch.int64] is dtypes.int64": True,
+        "torch_tensor_to_tv(torch.ones(2).half()).dtype == _TORCH_DTYPE_TO_TV[torch.half]": True,
+        "TensorOp((8, 8, 4))[2], get_min_arch_of_algo_str('Turing')": (4, (7, 5)),
+        "get_available_algo_str_from_arch((8, 0)), COMPILED_CUDA_GEMM_ARCHS": ([], []),
+        "CUMM_CPU_ONLY_BUILD, HAS_BOOST, CUDAKernelTimer(True).enable": (True, True, False),
         "BoxOps.has_boost(), PACKAGE_ROOT.is_dir()": (True, True),
         "tv.gemm.Activation.ReLU == 'relu'": True,
     }
@@ -119,6 +135,18 @@ def test_voxel_generators_work_under_their_compiled_names() -> None:
     _, indices, counts = made.point_to_voxel(tv.from_numpy(points))
     assert indices.numpy().tolist() == [[0, 0, 0], [0, 1, 3]]
     assert counts.numpy().tolist() == [1, 1]
+
+
+def test_debug_data_is_kept_where_code_says(tmp_path: Path, monkeypatch: Any) -> None:
+    save = importlib.import_module("spconv.debug_utils").spconv_save_debug_data
+    constants = importlib.import_module("spconv.constants")
+    save(torch.ones(2))  # nowhere
+    monkeypatch.setattr(constants, "SPCONV_DEBUG_SAVE_PATH", str(tmp_path / "kept.pkl"))
+    save((torch.ones(2, requires_grad=True), torch.zeros(1).int()))
+    kept = pickle.loads((tmp_path / "kept.pkl").read_bytes())
+    assert [part.tolist() for part in kept] == [[1.0, 1.0], [0]]
+    save(torch.ones(3))
+    assert pickle.loads((tmp_path / "kept.pkl").read_bytes()).tolist() == [1.0] * 3
 
 
 def test_they_go_away_with_the_stand_in() -> None:

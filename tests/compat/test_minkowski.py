@@ -265,6 +265,9 @@ def test_instance_norms_are_torchs_sample_by_sample(name: str) -> None:
         rows = x.F[x.C[:, 0] == b]
         wanted = functional.instance_norm(rows.t()[None], eps=layer.eps)[0].t()
         same(out[x.C[:, 0] == b], wanted * layer.weight + layer.bias)
+    older = getattr(ME, name)(4, dimension=3).double()  # as networks for 0.4 say
+    older.load_state_dict(layer.state_dict())
+    same(older(x).F, out)
 
 
 def test_batch_norm_and_its_synchronised_form() -> None:

@@ -1071,3 +1071,81 @@ def test_what_a_layer_leaves_has_neighbour_tables(kind: str) -> None:
     assert data.pair_bwd.shape == (27, 30)
     tap, row = (data.pair_bwd >= 0).nonzero(as_tuple=True)
     assert torch.equal(data.pair_fwd[tap, data.pair_bwd[tap, row].long()].long(), row)
+
+
+class Halved(spconv.SubMConv3d):
+    """A layer of a quantiser's kind: its own forward hands other weights to the peer's hook."""
+
+    def forward(self, input: Any, add_input: Any = None) -> Any:
+        return self._conv_forward(
+            self.training, input, self.weight / 2, self.bias, add_input, name=self.name,
+            sparse_unique_name=self._sparse_unique_name, act_type=self.act_type,
+            act_alpha=self.act_alpha, act_beta=self.act_beta,
+        )  # fmt: skip
+
+
+class Watched(spconv.SparseConv3d):
+    """A layer of an exporter's kind: it overrides the hook alone."""
+
+    def _conv_forward(self, training: bool, input: Any, weight: Any, bias: Any, *a: Any, **k: Any):
+        self.seen = (training, weight is self.weight, bias is self.bias, sorted(k))
+        return super()._conv_forward(training, input, weight, bias, *a, **k)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("act", [None, "ReLU"])
+def test_layers_that_hand_over_other_weights(size: int, act: str | None) -> None:
+    x = scene()
+    layer, plain = Halved(4, 5, size), spconv.SubMConv3d(4, 5, size)
+    if act is not None:
+        layer.act_type = plain.act_type = tv.gemm.Activation[act]
+    with torch.no_grad():
+        plain.weight.copy_(layer.weight / 2)
+        plain.bias.copy_(layer.bias)
+    out, wanted = layer(x), plain(x)
+    close(out.features, wanted.features.detach(), 1e-5)
+    (grad,) = torch.autograd.grad(out.features.square().sum(), layer.weight)
+    (slope,) = torch.autograd.grad(wanted.features.square().sum(), plain.weight)
+    close(grad, slope.detach() / 2, 1e-4)
+    net = spconv.SparseSequential(layer, torch.nn.ReLU()).eval()
+    with torch.no_grad():
+        close(net(x).features, wanted.features.detach().relu(), 1e-5)
+        close(layer(x, wanted).features, plain(x, wanted).features, 1e-5)
+    with pytest.raises(NotImplementedError, match="channel_scale must be None, got a tensor"):
+        layer._conv_forward(False, x, layer.weight, None, channel_scale=torch.ones(5))
+
+
+def test_layers_that_override_the_hook_are_asked() -> None:
+    x = scene()
+    layer = Watched(4, 5, 3, 2, 1, indice_key="down")
+    plain = spconv.SparseConv3d(4, 5, 3, 2, 1, indice_key="down")
+    plain.load_state_dict(layer.state_dict())
+    out = layer(x)
+    names = ["act_alpha", "act_beta", "act_type", "name", "sparse_unique_name"]
+    assert layer.seen == (True, True, True, names)
+    close(out.features, plain(x).features.detach(), 1e-5)
+    assert "down" in out.indice_dict
+    del layer.seen
+    net = spconv.SparseSequential(layer, torch.nn.BatchNorm1d(5), torch.nn.ReLU()).eval()
+    with torch.no_grad():
+        net(x)
+    assert layer.seen[0] is False
+
+
+def test_reuse_is_checked_by_the_peers_names() -> None:
+    x = scene()
+    layer = spconv.SubMConv3d(4, 5, 3, indice_key="same")
+    y = layer(x)
+    data = y.find_indice_pair("same")
+    layer._check_subm_reuse_valid(y, y.spatial_shape, data)
+    with pytest.raises(ValueError, match="indice_key 'same'"):
+        spconv.SubMConv3d(5, 5, 5, indice_key="same")._check_subm_reuse_valid(
+            y, y.spatial_shape, data
+        )
+    down = spconv.SparseConv3d(4, 5, 3, 2, 1, indice_key="down")(x)
+    up = spconv.SparseInverseConv3d(5, 4, 3, indice_key="down")
+    up._check_inverse_reuse_valid(down, down.spatial_shape, down.find_indice_pair("down"))
+    with pytest.raises(ValueError, match="indice_key 'down'"):
+        spconv.SparseInverseConv3d(5, 4, 2, indice_key="down")._check_inverse_reuse_valid(
+            down, down.spatial_shape, down.find_indice_pair("down")
+        )

@@ -92,6 +92,7 @@ def test_arithmetic_is_seen() -> None:
         "def f(n: int, x: torch.Tensor):\n    n = x\n    return n * 2",
         "def f(x: torch.Tensor): return x.stride() + x",
         "def f(n: int): return (lambda n: n - 1)(n)",
+        "class A:\n def f(self):\n  self.n = 1\nclass B:\n def f(s, x):\n  s.n = x\ny = b.n * 2",
         "def f(x: torch.Tensor, n: int):\n    for n in x:\n        g(n**2)",
     ],
 )

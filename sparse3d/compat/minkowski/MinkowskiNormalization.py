@@ -132,11 +132,12 @@ class MinkowskiInstanceNorm(MinkowskiModuleBase):
 
     Args:
         num_features: C.
+        dimension: accepted; 0.4's, which networks published then still name.
     """
 
     eps = 1e-8
 
-    def __init__(self, num_features: int) -> None:
+    def __init__(self, num_features: int, dimension: int = -1) -> None:
         super().__init__()
         self.num_features = num_features
         self.weight = nn.Parameter(torch.ones(1, num_features))

@@ -9,9 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ..._refusal import refused
 from . import gemm
 
 __all__ = [
+    "CUDAKernelTimer",
+    "Context",
     "Tensor",
     "empty",
     "float16",
@@ -108,6 +111,20 @@ def empty(shape: Sequence[int], dtype: Any = np.float32, device: int = -1) -> Te
 def full(shape: Sequence[int], value: Any, dtype: Any = np.float32, device: int = -1) -> Tensor:
     """A Tensor of one value."""
     return from_numpy(np.full(tuple(shape), value, dtype))
+
+
+class CUDAKernelTimer:
+    """Accepted; measures nothing.
+
+    Args:
+        enable: accepted.
+    """
+
+    def __init__(self, enable: bool = False) -> None:
+        self.enable = False
+
+
+Context = refused("cumm.tensorview.Context", "torch's current stream is used")
 
 
 def get_compute_capability(device: int = 0) -> tuple[int, int]:

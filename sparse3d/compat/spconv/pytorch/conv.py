@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ....kernel_map import Coordinates, KernelMap
 from ....nn import conv as _conv
 from ....nn._convolution import activation_name
+from ....nn._reuse import check_inverse, check_reuse
 from ....nn.conv import FILTER_HWIO
 from ....tensor import IndiceData as _IndiceData
 from ....tensor import SparseConvTensor as _Tensor
@@ -54,6 +57,63 @@ class SparseConvolution(_conv.SparseConvolution):
 
     trusts_edited_sites = True
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """A class that overrides the peer's hook alone has it asked by `forward`."""
+        super().__init_subclass__(**kwargs)
+        if "_conv_forward" in vars(cls) and "forward" not in vars(cls):
+            cls.forward = _ask_hook  # type: ignore[assignment]
+
+    def _conv_forward(
+        self,
+        training: bool,
+        input: _Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        add_input: _Tensor | None = None,
+        channel_scale: torch.Tensor | None = None,
+        output_scale: float | None = None,
+        name: str | None = None,
+        sparse_unique_name: str = "",
+        act_type: object = None,
+        act_alpha: float = 0,
+        act_beta: float = 0,
+    ) -> _Tensor:
+        """What quantisers and exporters call or override: the layer with weights that are given.
+
+        Args:
+            training: accepted, as are `name`, `sparse_unique_name` and `act_beta`.
+            input: N sites, C_in channels.
+            weight: stored as the layer's own is.
+            bias: [C_out] or None.
+            add_input: residual on the output sites.
+            channel_scale: must be None; int8's.
+            output_scale: must be None; int8's.
+            name: see `training`.
+            sparse_unique_name: see `training`.
+            act_type: activation, after the residual.
+            act_alpha: slope of a leaky ReLU.
+            act_beta: see `training`.
+
+        Raises:
+            NotImplementedError: if a scale of int8 is given.
+        """
+        for scale, value in (("channel_scale", channel_scale), ("output_scale", output_scale)):
+            if value is not None:
+                got = "a tensor" if isinstance(value, torch.Tensor) else value
+                words = f"{scale} must be None, got {got}; int8 layers are not implemented"
+                raise NotImplementedError(words)
+        return self.run_with(input, weight, bias, add_input, act_type, act_alpha)
+
+    def _check_subm_reuse_valid(self, inp: _Tensor, spatial_shape: Any, datas: Any) -> None:
+        """Refuse to take another layer's pairs where they are not this layer's own."""
+        check_reuse(self._key_label(), self.geometry, self.subm, datas, self._sites(inp))
+
+    def _check_inverse_reuse_valid(self, inp: _Tensor, spatial_shape: Any, datas: Any) -> None:
+        """Refuse to undo another layer than that of the key."""
+        check_inverse(
+            self._key_label(), self.kernel_size, datas, self._sites(inp), self.trusts_edited_sites
+        )
+
     @property
     def act_type(self) -> str:
         """The activation by our name; spconv's enum may be assigned."""
@@ -78,6 +138,21 @@ class SparseConvolution(_conv.SparseConvolution):
         if self.subm:
             self.stride = [1] * self.ndim
         super()._check_options()
+
+
+def _ask_hook(self: SparseConvolution, input: _Tensor, add_input: _Tensor | None = None) -> _Tensor:
+    return self._conv_forward(
+        self.training,
+        input,
+        self.weight,
+        self.bias,
+        add_input,
+        name=self.name,
+        sparse_unique_name=self._sparse_unique_name,
+        act_type=self.act_type,
+        act_alpha=self.act_alpha,
+        act_beta=self.act_beta,
+    )
 
 
 SparseConvolutionBase = SparseConvolution

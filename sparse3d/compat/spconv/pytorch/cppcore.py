@@ -22,6 +22,18 @@ __all__ = [
 ]
 
 
+_TORCH_DTYPE_TO_TV = {
+    torch.float16: tv.float16,
+    torch.float32: tv.float32,
+    torch.float64: tv.float64,
+    torch.int8: tv.int8,
+    torch.int16: tv.int16,
+    torch.int32: tv.int32,
+    torch.int64: tv.int64,
+    torch.uint8: tv.uint8,
+}
+
+
 def torch_tensor_to_tv(
     ten: torch.Tensor,
     dtype: Any = None,

@@ -7,6 +7,7 @@ from enum import Enum
 __all__ = [
     "GemmAlgo",
     "ShuffleStrideType",
+    "TensorOp",
     "get_available_algo_str_from_arch",
     "get_min_arch_of_algo_str",
 ]
@@ -38,6 +39,21 @@ class ShuffleStrideType(Enum):
     NoShuffle = "NS"
     ShuffleAC = "SAC"
     ShuffleAB = "SAB"
+
+
+class TensorOp:
+    """The shape of a tensor core's product.
+
+    Args:
+        shape: m, n, k.
+        dtypes: of the operands; accepted.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], dtypes: str = "") -> None:
+        self.shape = shape
+
+    def __getitem__(self, axis: int) -> int:
+        return self.shape[axis]
 
 
 def get_min_arch_of_algo_str(algo_str: str) -> tuple[int, int]:

@@ -111,6 +111,16 @@ def checked_pointer(
     return bounds
 
 
+def ids_of_pointer(
+    value: torch.Tensor | Sequence[int], batch: Any, rows: int, device: torch.device
+) -> torch.Tensor:
+    """The batch vector that a caller's `ptr` stands for, which is given in place of `batch`."""
+    if batch is not None:
+        fail("ptr", "None where batch is given", "both", "drop one of them")
+    bounds = checked_pointer("ptr", value, rows, device)
+    return torch.repeat_interleave(torch.arange(bounds.numel() - 1), bounds.diff()).to(device)
+
+
 def absolute(indices: torch.Tensor, clouds: torch.Tensor) -> torch.Tensor:
     """Rows of the reference tensor from indices relative to `base`; -1 stays."""
     if not bool(clouds[:, 4].any()):

@@ -54,6 +54,13 @@ def shaped(name: str, value: Any, ndim: int, dim: int | None = None) -> torch.Te
     return cloud
 
 
+def peopled(name: str, cloud: torch.Tensor) -> None:
+    """No empty clouds to search, sample or compare: every one of (B, N, D) has a point."""
+    if cloud.shape[0] and not cloud.shape[1]:
+        shape = f"shape {list(cloud.shape)}"
+        fail(name, "of at least one point a cloud", shape, "leave empty clouds out of the batch")
+
+
 def finite(name: str, value: torch.Tensor) -> None:
     """No NaN and no infinity: neither has a place in an order of distances."""
     if value.numel() == 0 or not values_known(value):

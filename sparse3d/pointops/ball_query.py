@@ -14,7 +14,8 @@ Gradient: of the squared distances to both clouds; padding and the choice of poi
 Determinism: same bytes on every backend and with any number of threads.
 Nearest first: K points are then looked for, so that K <= 1024 holds for min(K, N).
 Errors: radius not finite, <= 0, or with a square that underflows or overflows float32; K < 0; NaN
-or infinite points; clouds that differ in device, dtype, batch or coordinates.
+or infinite points; reference clouds without points; clouds that differ in device, dtype, batch or
+coordinates. No queries give no hits.
 
 Example:
     >>> import torch
@@ -158,6 +159,7 @@ def ball_query(
     _inputs.alike("query", query, "ref", ref)
     square = _inputs.squared_radius("radius", radius, query.dtype, flat=False)
     _inputs.count("K", K, 0)
+    _inputs.peopled("ref", ref)
     batch, queries, _ = query.shape
     clouds = _clouds.dense(batch, queries, ref.shape[1])
     rows = query.reshape(-1, 3), ref.reshape(-1, 3)

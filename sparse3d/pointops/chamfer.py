@@ -7,13 +7,13 @@ directions are added (`max`: their maximum; None: a pair); `weights` multiply cl
 `batch_reduction`: mean (over the sum of weights where given), sum or None.
 Normals: `1 - |cos(n_x, n_nearest)|`, without the modulus if `abs_cosine=False`; reduced likewise.
 Order and ties: of equal distances the reference point of lower index is the nearest.
-Padding: points past `lengths` count nowhere and carry no gradient; a cloud without points, or one
-whose partner has none, adds 0 (and gradient 0).
+Padding: points past `lengths` count nowhere and carry no gradient; a cloud whose length is 0, or
+whose partner's is, adds 0 (and gradient 0).
 Gradient: to both clouds through the distances and to the normals; the choice of neighbour is
 constant. Accumulation: float32 (float64 for float64).
-Errors: lengths beyond the padding, negative or infinite weights, NaN or infinite valid points or
-normals, clouds that differ in device, dtype, batch or coordinates, normals of another dtype than
-their points or with `point_reduction="max"`.
+Errors: a padded size of 0, lengths beyond the padding, negative or infinite weights, NaN or
+infinite valid points or normals, clouds that differ in device, dtype, batch or coordinates, normals
+of another dtype than their points or with `point_reduction="max"`.
 
 Example:
     >>> import torch
@@ -126,7 +126,7 @@ def _check_normals(
         fail(name, f"of shape {[*cloud.shape[:2], 3]}", list(normals.shape))
     if normals.dtype != cloud.dtype:
         wanted, way_out = f"{cloud.dtype} as {side} is", f"convert with .to({side}.dtype)"
-        fail_type(name, wanted, normals.dtype, way_out)
+        fail(name, wanted, normals.dtype, way_out)
     normals = _inputs.masked(normals, valid)
     _inputs.finite(name, normals)
     return _inputs.computed(normals)
@@ -187,6 +187,8 @@ def chamfer_distance(
     x, x_valid = _inputs.padded("x", x, "x_lengths", x_lengths)
     y, y_valid = _inputs.padded("y", y, "y_lengths", y_lengths)
     _inputs.alike("x", x, "y", y)
+    _inputs.peopled("x", x)
+    _inputs.peopled("y", y)
     there = back = None
     if x_normals is not None and y_normals is not None:
         x_normals = _check_normals("x", x_normals, x, x_valid)

@@ -4,7 +4,8 @@ Meaning: torch_cluster's operators. `batch` vectors are sorted, `ptr` holds boun
 are rows of the whole tensor. Edges are int64 [2, E], query by query: row 0 the query (`y`), row 1
 the reference (`x`), as torch_cluster returns them.
 Order and ties: `knn` ascending (distance, index); `radius` ascending index.
-Missing neighbours: dropped, a cloud with fewer points than k gives fewer edges.
+Missing neighbours: dropped, a cloud with fewer points than k gives fewer edges, one without points
+none; `nearest` refuses a query whose cloud has no point to find.
 radius: strict `d < fl32(r * r)` of the double product (dense `ball_query`: of the float32 product).
 fps: `ceil(float32(n) * ratio)` points a cloud, the ratio rounded to the points' dtype first, as
 torch_cluster does on every device; a taken point leaves the race, as in `furthest_point_sample`.

@@ -14,7 +14,8 @@ does.
 Accumulation: float32 (float64 for float64).
 Gradient: none, indices only.
 Determinism: same indices on every backend and with any number of threads.
-Errors: npoint < 0, an empty cloud with npoint > 0, start_idx outside [0, N), NaN or infinity.
+Errors: npoint < 0, clouds without points, start_idx outside [0, N), NaN or infinity. A batch of no
+clouds gives no indices.
 
 Example:
     >>> import torch
@@ -155,11 +156,9 @@ def sample_dense(
 ) -> torch.Tensor:
     """`furthest_point_sample` of checked points under a rule by name."""
     batch, size, dim = xyz.shape
-    if npoint:
-        if size == 0 and batch:
-            fail("xyz", "at least one point a cloud to sample from", f"shape {list(xyz.shape)}")
-        if batch:
-            _inputs.count("start_idx", start_idx, 0, size - 1)
+    _inputs.peopled("xyz", xyz)
+    if batch and npoint:
+        _inputs.count("start_idx", start_idx, 0, size - 1)
     cloud = torch.arange(batch, dtype=torch.int64)
     first = cloud * size
     begin = cloud * npoint

@@ -30,6 +30,7 @@ import torch
 from sparse3d._check import fail, fail_type, same_device, tensor
 
 from . import _inputs
+from ._clouds import ids_of_pointer
 
 Bound = float | Sequence[float] | torch.Tensor
 
@@ -153,10 +154,14 @@ def voxel_grid(
     batch: torch.Tensor | None = None,
     start: Bound | None = None,
     end: Bound | None = None,
+    *,
+    ptr: torch.Tensor | Sequence[int] | None = None,
 ) -> torch.Tensor:
     """Linear voxel ids that never mix clouds; arguments as `grid_cluster`, plus a batch vector of
-    whole numbers >= 0 in any order."""
+    whole numbers >= 0 in any order, or bounds [B + 1] in its place."""
     pos = _positions(pos)
-    if batch is not None:
+    if ptr is not None:
+        batch = ids_of_pointer(ptr, batch, pos.shape[0], pos.device)
+    elif batch is not None:
         _check_batch(batch, pos)
     return _ids(pos, size, start, end, batch)

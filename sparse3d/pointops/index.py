@@ -8,7 +8,7 @@ Shapes: `spatial_index(reference [N, D], clouds [B, 5]) -> opaque uint8 tensor` 
 device (layout private to the backend; empty where the backend has none or would not use one).
 Determinism: the same points give the same bytes, whatever the thread count.
 Gradient: none through the index; distances returned by a search carry their gradient as ever.
-Errors: a cloud changed in place after the index was built is refused.
+Errors: a cloud without points; one changed in place after the index was built.
 
 Example:
     >>> import torch
@@ -74,6 +74,7 @@ class SpatialIndex:
         cell_size: float | None = None,
     ) -> None:
         _inputs.points("points", points, 2, 3)
+        _inputs.peopled("points", points[None])
         _check_backend(backend)
         if origin is not None:
             shape, dtype = tensor("origin", origin).shape, origin.dtype

@@ -5,7 +5,8 @@ sums features of three known points with given weights.
 Formula: distances as `knn`; `out[b, c, i] = (w0 f[idx0] + w1 f[idx1]) + w2 f[idx2]`, each
 operation rounded on its own in float32 (float64 for float64), the sum rounded to the features'
 dtype. Order and ties: ascending `(d, index)`. Padding: none, fewer than three known points is a
-ValueError; with `pad=True` (as PointNet++'s own) the rest is index 0 at distance infinity.
+ValueError; with `pad=True` (as PointNet++'s own) one or two are enough and the rest is index 0 at
+distance infinity. No unknown points give no neighbours.
 `inverse_distance_weights`: `(1 / (d + 1e-8)) / sum of it over the neighbours`.
 Gradient: `three_interpolate` to features (summed in ascending order of place) and to weights;
 `three_nn` none.
@@ -101,6 +102,7 @@ def three_nn(
     _inputs.points("unknown", unknown, 3, 3)
     _inputs.points("known", known, 3, 3)
     _inputs.alike("unknown", unknown, "known", known)
+    _inputs.peopled("known", known)
     batch, places, _ = unknown.shape
     if batch and places and known.shape[1] < 3 and not pad:
         fail("known", "at least 3 points a cloud", known.shape[1], "use knn with a smaller k")
@@ -155,7 +157,7 @@ def three_interpolate(
     if (weights.dtype == torch.float64) != (wide == torch.float64):
         wanted = "float64" if wide == torch.float64 else "float32 or lower"
         way_out = "convert one with .to(dtype)"
-        fail_type("weights", f"{wanted} as features is", weights.dtype, way_out)
+        fail("weights", f"{wanted} as features is", weights.dtype, way_out)
     out: torch.Tensor = interpolate_columns(
         features.contiguous(), indices.long().contiguous(), weights.to(wide).contiguous()
     )

@@ -8,7 +8,8 @@ Accumulation: float32 for float16, bfloat16 and float32; float64 for float64.
 Gradient: none through `knn` (its distances are Euclidean, whose slope at 0 does not exist);
     `knn_search` (metric `squared`, `euclidean` or `l1`) has a gradient to both clouds.
 Determinism: same bytes on every backend and with any number of threads.
-Errors: NaN or infinite points, k outside [0, N], clouds that differ in device, dtype, batch or D.
+Errors: NaN or infinite points, reference clouds without points, k outside [0, N], clouds that
+differ in device, dtype, batch or D. No queries give no neighbours.
 
 Example:
     >>> import torch
@@ -123,6 +124,7 @@ def knn(query: torch.Tensor, ref: torch.Tensor, k: int) -> tuple[torch.Tensor, t
     _inputs.points("query", query, 3)
     _inputs.points("ref", ref, 3)
     _inputs.alike("query", query, "ref", ref)
+    _inputs.peopled("ref", ref)
     batch, queries, dim = query.shape
     references = ref.shape[1]
     _inputs.count("k", k, 0, min(references, LARGEST_K), "ref has too few points for a larger k")

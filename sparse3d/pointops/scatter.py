@@ -96,7 +96,7 @@ def start_of(
     tensor("initial", initial, src.ndim)
     same_device(src=src, initial=initial)
     if initial.dtype != src.dtype:
-        fail_type("initial", f"{src.dtype} as src is", initial.dtype)
+        fail("initial", f"{src.dtype} as src is", initial.dtype, "convert it with .to(src.dtype)")
     if not -src.ndim <= dim < src.ndim:
         fail("dim", f"in [{-src.ndim}, {src.ndim})", dim)
     wanted = list(src.shape)

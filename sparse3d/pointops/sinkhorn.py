@@ -112,8 +112,8 @@ def sinkhorn(
     if p not in (1, 2):
         fail("p", "1 or 2", p)
     _inputs.count("iterations", iterations, 1)
-    if x.shape[1] == 0 or y.shape[1] == 0:
-        fail("x and y", "of at least one point a cloud", [x.shape[1], y.shape[1]])
+    _inputs.peopled("x", x)
+    _inputs.peopled("y", y)
     x, y = _inputs.computed(x), _inputs.computed(y)
     a, b = _weights("x_weights", x_weights, x), _weights("y_weights", y_weights, y)
     eps = float(blur) ** p

@@ -6,6 +6,7 @@ default the smallest position of the whole batch. Points outside `[start, end]` 
 Order: voxels ascending by `(batch, cell_0, ..., cell_{D-1})`; points of a voxel in input order.
 Accumulation: sums in ascending order of points, float32 (float64 for float64).
 Gradient: means and sums to positions and features; the cells none.
+Empty input: no voxels.
 Errors: size <= 0, unsorted batch vectors, NaN or infinite positions or corners, cells beyond 2^31.
 
 Example:
@@ -17,6 +18,7 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -62,6 +64,7 @@ def voxelize(
     *,
     start: Bound | None = None,
     end: Bound | None = None,
+    ptr: torch.Tensor | Sequence[int] | None = None,
 ) -> Voxelization:
     """Occupied voxels.
 
@@ -71,6 +74,7 @@ def voxelize(
         batch: sorted batch vector, one cloud where None.
         start: corners of the grid; the extent of all points where None.
         end: as `start`.
+        ptr: bounds [B + 1] of the clouds, in place of `batch`.
 
     Returns:
         `Voxelization`, all int64.
@@ -81,7 +85,9 @@ def voxelize(
     if not bool((sizes > 0).all() & sizes.isfinite().all()):
         fail("size", "finite and > 0", sizes.tolist())
     rows = pos.shape[0]
-    if batch is None:
+    if ptr is not None:
+        ids = _clouds.ids_of_pointer(ptr, batch, rows, pos.device)
+    elif batch is None:
         ids = torch.zeros(rows, dtype=torch.int64, device=pos.device)
     else:
         _clouds.pointer("batch", rows, batch, None, pos.device)
@@ -125,6 +131,7 @@ def voxel_downsample(
     end: Bound | None = None,
     feature_reduce: str = "mean",
     pool_backend: str = "index_add",
+    ptr: torch.Tensor | Sequence[int] | None = None,
 ) -> VoxelDownsample:
     """Mean position and mean or summed features of each voxel.
 
@@ -137,6 +144,7 @@ def voxel_downsample(
         features: (N, C) floating.
         feature_reduce: `mean` or `sum`.
         pool_backend: `index_add` or `fused_csr`; accepted by name, both give the same here.
+        ptr: as `voxelize`.
 
     Returns:
         `VoxelDownsample`.
@@ -145,7 +153,7 @@ def voxel_downsample(
         fail("feature_reduce", "'mean' or 'sum'", repr(feature_reduce))
     if pool_backend not in ("index_add", "fused_csr"):
         fail("pool_backend", "'index_add' or 'fused_csr'", repr(pool_backend))
-    voxels = voxelize(pos, size, batch, start=start, end=end)
+    voxels = voxelize(pos, size, batch, start=start, end=end, ptr=ptr)
     rows = voxels.counts.numel()
     pooled = None
     if features is not None:

@@ -125,7 +125,7 @@ def test_padding_carries_no_gradient(backend: str) -> None:
 
 def test_empty(backend: str) -> None:
     assert ball_query(torch.zeros(2, 0, 3), torch.zeros(2, 4, 3), 1.0, 3)[1].shape == (2, 0, 3)
-    assert (ball_query(torch.zeros(2, 2, 3), torch.zeros(2, 0, 3), 1.0, 3)[1] == -1).all()
+    assert ball_query(torch.zeros(0, 2, 3), torch.zeros(0, 0, 3), 1.0, 3)[1].shape == (0, 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,16 @@ def test_bad_radius(backend: str, radius: float) -> None:
     cloud = torch.zeros(1, 4, 3)
     with pytest.raises((TypeError, ValueError), match="radius must be"):
         ball_query(cloud, cloud, radius, 2)
+
+
+def test_the_square_of_a_float64_radius(backend: str) -> None:
+    if backend == "metal":
+        pytest.skip("no float64 on Metal")
+    cloud = torch.zeros(1, 2, 3, dtype=torch.float64)
+    for radius in (1e-170, 1e160):
+        with pytest.raises(ValueError, match="radius must be such that its square fits float64"):
+            ball_query(cloud, cloud, radius, 2)
+    assert ball_query(cloud, cloud, 1e-150, 2)[1].tolist() == [[[0, 1], [0, 1]]]
 
 
 def test_bad_input(backend: str) -> None:

@@ -131,9 +131,9 @@ def test_bad_normals_and_weights(backend: str) -> None:
     x, broken = torch.rand(2, 4, 3), torch.rand(2, 4, 3)
     broken[1, 2, 0] = float("nan")
     for wrong in (x.double(), x.half(), x.long()):
-        with pytest.raises(TypeError, match=r"x_normals must be torch\.float32 as x is, got"):
+        with pytest.raises(ValueError, match=r"x_normals must be torch\.float32 as x is, got"):
             chamfer_distance(x, x, x_normals=wrong, y_normals=x)
-        with pytest.raises(TypeError, match=r"y_normals must be torch\.float32 as y is, got"):
+        with pytest.raises(ValueError, match=r"y_normals must be torch\.float32 as y is, got"):
             chamfer_distance(x, x, x_normals=x, y_normals=wrong)
     with pytest.raises(ValueError, match="x_normals must be finite, got 1 rows"):
         chamfer_distance(x, x, x_normals=broken, y_normals=x)

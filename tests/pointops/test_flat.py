@@ -309,6 +309,30 @@ def test_bad_input(backend: str) -> None:
         flat.knn(x * float("nan"), x, 1)
 
 
+def test_bounds_go_before_a_batch_vector(backend: str) -> None:
+    x = make_cloud("uniform", 12)
+    batch, ptr = torch.arange(12) // 6, [0, 4, 12]
+    taken = flat.fps(x, batch, 0.5, False, ptr=ptr).tolist()
+    assert taken == flat.fps(x, None, 0.5, False, ptr=ptr).tolist()
+    assert taken != flat.fps(x, batch, 0.5, False).tolist()
+
+
+def test_a_share_is_never_more_than_the_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
+    """float32 holds no 2^24 + 3, and rounds it up."""
+    size = 2**24 + 3
+    asked = []
+
+    def sample(
+        rows: torch.Tensor, bounds: torch.Tensor, counts: torch.Tensor, *_: object, **__: object
+    ):
+        asked.append(counts.tolist())
+
+    monkeypatch.setattr(flat, "sample", sample)
+    flat.fps_clouds(torch.zeros(1, 1).expand(size, 1), torch.tensor([0, size]), 1.0, False)
+    assert float(torch.tensor(size).float()) > size
+    assert asked == [[size]]
+
+
 def test_empty(backend: str) -> None:
     nothing, batch = torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64)
     assert flat.knn(nothing, nothing, 3, batch, batch).shape == (2, 0)

@@ -86,6 +86,22 @@ def test_points_near_the_origin_can_be_left_out(backend: str) -> None:
     assert furthest_point_sample(cloud, 2, 1, True)[0].tolist() == [1, 0]
 
 
+@pytest.mark.parametrize(("dtype", "barred"), [(torch.float64, True), (torch.float32, False)])
+def test_the_limit_near_the_origin_is_the_double(
+    backend: str, dtype: torch.dtype, barred: bool
+) -> None:
+    """A squared norm of 1e-3 itself is too near; the float32 next to it is a little more."""
+    if backend == "metal" and dtype == torch.float64:
+        pytest.skip("no float64 on Metal")
+    limit = torch.tensor(1e-3, dtype=dtype)
+    small = torch.arange(1, 1000, dtype=dtype) * 1e-5
+    large = (limit - small * small).sqrt()
+    row = int((large * large + small * small == limit).nonzero()[0, 0])
+    cloud = torch.zeros(1, 3, 3, dtype=dtype)
+    cloud[0, 0, 0], cloud[0, 1, 0], cloud[0, 1, 1] = 2.0, large[row], small[row]
+    assert furthest_point_sample(cloud, 2, 0, True)[0].tolist() == [0, 0 if barred else 1]
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_dtypes(backend: str, dtype: torch.dtype) -> None:
     if backend == "metal" and dtype == torch.float64:
@@ -107,7 +123,7 @@ def test_strides_do_not_matter(backend: str) -> None:
 
 
 def test_empty(backend: str) -> None:
-    assert furthest_point_sample(torch.zeros(2, 0, 3), 0).shape == (2, 0)
+    assert furthest_point_sample(torch.zeros(2, 5, 3), 0).shape == (2, 0)
     assert furthest_point_sample(torch.zeros(0, 5, 3), 4).shape == (0, 4)
     assert furthest_point_sample(torch.zeros(2, 5, 3), 0).dtype == torch.int64
 

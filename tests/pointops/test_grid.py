@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sparse3d.pointops import grid_cluster, voxel_grid
-from sparse3d.pointops.voxel import voxelize
+from sparse3d.pointops.voxel import voxel_downsample, voxelize
 
 
 def test_ids_are_mixed_radix_first_axis_fastest() -> None:
@@ -21,6 +21,30 @@ def test_voxel_grid_never_mixes_clouds() -> None:
     assert len(set(ids.tolist())) == 3
     assert voxel_grid(pos, [1.0, 1.0, 1.0]).tolist() == [0, 0, 0, 3]
     assert voxel_grid(pos[:0], 1.0).tolist() == []
+
+
+def test_clouds_by_bounds(backend: str) -> None:
+    pos, batch = torch.rand(9, 3) * 4, torch.tensor([0, 0, 0, 2, 2, 2, 2, 3, 3])
+    for ptr in ([0, 3, 3, 7, 9], torch.tensor([0, 3, 3, 7, 9], dtype=torch.int32)):
+        assert torch.equal(voxel_grid(pos, 1.0, ptr=ptr), voxel_grid(pos, 1.0, batch))
+        mine, theirs = voxelize(pos, 1.0, ptr=ptr), voxelize(pos, 1.0, batch)
+        assert torch.equal(mine.inverse, theirs.inverse)
+        assert torch.equal(mine.batch, theirs.batch)
+        means = voxel_downsample(pos, 1.0, features=pos, ptr=ptr).features
+        assert torch.equal(means, voxel_downsample(pos, 1.0, batch, pos).features)
+    for run in (voxel_grid, voxelize):
+        with pytest.raises(ValueError, match="ptr must be None where batch is given, got both"):
+            run(pos, 1.0, batch, ptr=[0, 9])
+        with pytest.raises(ValueError, match="ptr must be ascending, start at 0 and end at 9"):
+            run(pos, 1.0, ptr=[0, 8])
+
+
+def test_cells_are_cut_towards_zero() -> None:
+    """As torch_cluster does: points just below the start share the first cell."""
+    pos = torch.tensor([[-0.75], [0.75], [-1.25], [3.0]])
+    assert grid_cluster(pos, 1.0, 0.0, 3.0).tolist() == [0, 0, -1, 3]
+    whole = torch.tensor([[-3], [3], [-5], [12]])
+    assert grid_cluster(whole, 4, 0, 12).tolist() == [0, 0, -1, 3]
 
 
 def test_bad_input() -> None:

@@ -31,6 +31,12 @@ def test_ball_query_gives_the_same(backend: str, shape: str) -> None:
             assert torch.equal(one, two[0])
 
 
+def test_the_radius_is_squared_as_without_an_index(backend: str) -> None:
+    """The point lies between fl32(r * r) of the double product and fl32(fl32(r)^2)."""
+    point = torch.tensor([[0.09999999403953552, 2.160400981665589e-05, 0.0]])
+    assert SpatialIndex(point).ball_query(torch.zeros(1, 3), 0.1, 1)[1].item() == 0
+
+
 def test_index_refuses_a_changed_cloud(backend: str) -> None:
     cloud = make_cloud("uniform", 20)
     index = SpatialIndex(cloud)

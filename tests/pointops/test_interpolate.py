@@ -68,10 +68,10 @@ def test_bad_input(backend: str) -> None:
         three_interpolate(features, weight, weight)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         with pytest.raises(
-            TypeError, match=r"weights must be float32 or lower .* got torch\.float64"
+            ValueError, match=r"weights must be float32 or lower .* got torch\.float64"
         ):
             three_interpolate(features.to(dtype), index, weight.double())
-        with pytest.raises(TypeError, match="weights must be float64 as features is, got"):
+        with pytest.raises(ValueError, match="weights must be float64 as features is, got"):
             three_interpolate(features.double(), index, weight.to(dtype))
         assert three_interpolate(features.to(dtype), index, weight).dtype == dtype
     assert three_nn(torch.zeros(1, 0, 3), cloud)[0].shape == (1, 0, 3)
@@ -83,8 +83,8 @@ def test_fewer_than_three_known_points_can_be_padded(backend: str) -> None:
     assert np.array_equal(index[0, :, :2].numpy(), oracle.knn(unknown[0], known[0], 2))
     assert not index[..., 2].any()
     assert (distance[..., 2] == float("inf")).all()
-    nothing = three_nn(unknown, known[:, :0], pad=True)
-    assert not nothing[1].any()
+    assert not three_nn(unknown, known[:, :1], pad=True)[1].any()
+    assert three_nn(unknown[:, :0], known, pad=True)[1].shape == (2, 0, 3)
     assert torch.equal(three_nn(unknown, unknown, pad=True)[1], three_nn(unknown, unknown)[1])
 
 

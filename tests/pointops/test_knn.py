@@ -154,9 +154,10 @@ def test_gradients(metric: str) -> None:
 def test_empty(backend: str) -> None:
     distance, index = knn(torch.zeros(2, 0, 3), torch.zeros(2, 4, 3), 2)
     assert distance.shape == index.shape == (2, 0, 2)
-    distance, index = knn(torch.zeros(2, 3, 3), torch.zeros(2, 0, 3), 0)
+    distance, index = knn(torch.zeros(2, 3, 3), torch.zeros(2, 4, 3), 0)
     assert distance.shape == (2, 3, 0)
     assert index.dtype == torch.int64
+    assert knn(torch.zeros(0, 3, 3), torch.zeros(0, 0, 3), 0)[1].shape == (0, 3, 0)
 
 
 def test_bad_input(backend: str) -> None:

@@ -80,7 +80,7 @@ def case_fps(draw: Draw) -> None:
 
 def case_knn(draw: Draw) -> None:
     batch, dim = 1 + draw.below(2), 1 + draw.below(6)
-    queries, rows = draw.size(130), draw.size()
+    queries, rows = draw.size(130), max(draw.size(), 1)
     query, cloud = draw.cloud(queries, dim, batch), draw.cloud(rows, dim, batch)
     k = min(rows, 1024, int(draw.pick(0, 1, 3, 16, 33, 65, rows, 1024)))
     if draw.below(3) == 0:
@@ -103,7 +103,7 @@ def case_knn(draw: Draw) -> None:
 
 
 def case_ball(draw: Draw) -> None:
-    batch, queries, rows = 1 + draw.below(2), draw.size(130), draw.size()
+    batch, queries, rows = 1 + draw.below(2), draw.size(130), max(draw.size(), 1)
     query, cloud = draw.cloud(queries, 3, batch), draw.cloud(rows, 3, batch)
     k, closest = int(draw.pick(0, 1, 4, 32, rows + 3)), bool(draw.below(2))
     tables = [brute.table(wide(query[b]), wide(cloud[b])) for b in range(batch)]
@@ -376,7 +376,8 @@ def case_three(draw: Draw) -> None:
 
 
 def case_chamfer(draw: Draw) -> None:
-    batch, first, second = 1 + draw.below(3), draw.size(70), draw.size(70)
+    batch = 1 + draw.below(3)
+    first, second = max(draw.size(70), 1), max(draw.size(70), 1)
     x, y = draw.cloud(first, 3, batch), draw.cloud(second, 3, batch)
     sizes = [torch.tensor([draw.below(n + 1) for _ in range(batch)]) for n in (first, second)]
     norm, one_way = 1 + draw.below(2), bool(draw.below(2))

@@ -156,7 +156,7 @@ def test_bad_initial_values(backend: str) -> None:
         scatter_sum(src, index, 0, initial=torch.zeros(2, 1))
     with pytest.raises(ValueError, match=r"initial must be of shape \[4, 2\], got \[2, 2\]"):
         scatter_max(src, index, 0, 4, initial=torch.zeros(2, 2))
-    with pytest.raises(TypeError, match=r"initial must be torch\.float32 as src is"):
+    with pytest.raises(ValueError, match=r"initial must be torch\.float32 as src is"):
         scatter_mul(src, index, 0, initial=torch.zeros(2, 2).double())
     with pytest.raises(ValueError, match=r"index must be in \[0, 1\), dim_size, got 1"):
         scatter_min(src, index, 0, initial=torch.zeros(1, 2))

@@ -262,9 +262,9 @@ def test_row_34_every_reduction_is_finite(engine: str, point: str | None) -> Non
         )
         for part in loss if isinstance(loss, tuple) else (loss,):
             assert torch.isfinite(part).all()
-    empty = torch.zeros(2, 0, 3)
-    assert float(chamfer_distance(empty, empty)[0]) == 0
-    assert float(chamfer_distance(empty, y)[0]) == 0
+    for clouds in ((x[:, :0], y), (y, x[:, :0])):
+        with pytest.raises(ValueError, match="must be of at least one point a cloud, got shape"):
+            chamfer_distance(*clouds)
 
 
 @pytest.mark.parametrize("bad", [5, -1])
@@ -420,8 +420,8 @@ def test_row_37_no_neighbour_is_padding_not_n(engine: str) -> None:
     assert pointnet2_utils.ball_query(0.2, 4, points, query).tolist() == [[[0] * 4]]
     assert flat.radius(points[0], query[0], 0.2).shape == (2, 0)
     assert torch_cluster.radius(points[0], query[0], 0.2).shape == (2, 0)
-    empty = ball_query(query, torch.zeros(1, 0, 3), 0.2, 4)[1]
-    assert empty.tolist() == [[[-1] * 4]]
+    with pytest.raises(ValueError, match="ref must be of at least one point a cloud, got shape"):
+        ball_query(query, torch.zeros(1, 0, 3), 0.2, 4)
     found = SpatialIndex(points[0]).ball_query(query[0], 0.2, 4)[1]
     assert found.tolist() == [[-1] * 4]
 

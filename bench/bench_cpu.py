@@ -1,7 +1,7 @@
 """Sparse convolution on the CPU: ours, spconv 2.3.8 and torch.mm side by side in one run.
 
     python bench/bench_cpu.py [--scene frame|street] [--threads 2] [--json out.json] [--rows N]
-                              [--only WORD ...] [--peer PYTHON] [--growth growth.png]
+                              [--only WORD ...] [--skip WORD ...] [--peer PYTHON] [--growth growth.png]
 
 Each library runs in a process of its own with the same network. The processes take turns in rounds,
 so that both meet the machine in the same state, and torch.mm is probed here between rounds: a round
@@ -262,6 +262,7 @@ def compare(args: argparse.Namespace, result: dict[str, Any]) -> None:
     """Every piece of work on both sides; the file grows with each, so that a stopped run counts."""
     result |= {"works": {}, "torch.mm": [], "disturbed": []}
     works = [n for n in WORKS if not args.only or any(word in n for word in args.only)]
+    works = [n for n in works if not any(word in n for word in args.skip)]
     counter = Worker(args, "ours", sys.executable)  # apart: it would count in the peak memory
     result |= counter.work("about") or {}
     counter.close()
@@ -334,6 +335,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=0, help="of the scene; 0: all")
     parser.add_argument("--json", type=Path, default=Path("out/bench_cpu.json"))
     parser.add_argument("--only", nargs="*", default=[], help="works with one of these words")
+    parser.add_argument("--skip", nargs="*", default=[], help="works with one of these words")
     parser.add_argument("--peer", default=sys.executable, help="an interpreter that has spconv")
     parser.add_argument("--growth", type=Path, help="time 10k to 2M voxels instead, into a picture")
     parser.add_argument("--library", choices=("ours", "spconv"), help=argparse.SUPPRESS)

@@ -219,3 +219,24 @@ def test_bad_samples() -> None:
         neighbor_sampler(start + 1, rowptr, 1)
     with pytest.raises(ValueError, match="rowptr must be ascending"):
         neighbor_sampler(start, torch.tensor([0, 3, 2]), 1)
+
+
+def test_chances_of_a_second_step(backend: str) -> None:
+    """From 0 over 1: back by 1/p, to 2, which leads to 0, by 1, to 3, which 0 leads to, by 1/q."""
+    row = torch.tensor([0, 0, 1, 1, 1, 2])
+    col = torch.tensor([1, 3, 0, 2, 3, 0])
+    walks = random_walk(row, col, torch.zeros(6000, dtype=torch.int64), 2, p=2, q=4)
+    assert isinstance(walks, torch.Tensor)
+    second = walks[walks[:, 1] == 1, 2]
+    shares = torch.bincount(second, minlength=4).double() / len(second)
+    wanted = torch.tensor([1 / 2, 0, 1, 1 / 4], dtype=torch.float64)
+    assert len(second) > 2500
+    assert float((shares - wanted / wanted.sum()).abs().max()) < 0.04  # four deviations
+
+
+def test_edges_are_sorted_by_both_ends(backend: str) -> None:
+    row, col = torch.zeros(3, dtype=torch.int64), torch.tensor([2, 0, 1])
+    start = torch.zeros(50, dtype=torch.int64)
+    nodes, edges = random_walk(row, col, start, 1, return_edge_indices=True)
+    assert torch.equal(nodes[:, 1], edges[:, 0])
+    assert set(edges[:, 0].tolist()) == {0, 1, 2}

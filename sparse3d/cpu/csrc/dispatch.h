@@ -97,6 +97,14 @@ struct Matmul {
   void (*finish)(const Finish<T>&);
 };
 
+// How a coordinate's key is made (see table.h: key_of); the batch is axis 0, whose shift is 0.
+struct KeyForm {
+  static constexpr int kCount = 64;  // keys made together
+  int width, bits;
+  int shift[5];
+  uint32_t factor[5], tag_mask;
+};
+
 struct Kernels {
   Matmul<float> f32;
   Matmul<double> f64;
@@ -110,6 +118,9 @@ struct Kernels {
   // The set of those of 16 filter words a + b that a bit filter lets pass.
   uint32_t (*maybe16)(const uint32_t* a, const uint32_t* b, const uint32_t* filter,
                       int filter_bits);
+  // Keys of KeyForm::kCount coordinates, site[axis][position].
+  void (*keys)(const int32_t (*site)[KeyForm::kCount], const KeyForm& form, uint32_t* home,
+               uint32_t* tag);
   // Keeps the non-negative ones of n entries as (src, dst = first + position).
   void (*compact)(const int32_t* row, int64_t n, int32_t first, int32_t* src, int32_t* dst);
   NormKernels<float> norm32;

@@ -5,6 +5,7 @@
 #include "abi.h"
 #include "coordinates.h"
 #include "kernel_map_created.h"
+#include "kernel_map_mirror.h"
 
 namespace s3d {
 namespace {
@@ -14,9 +15,24 @@ constexpr int64_t kStep = 16;  // rows hashed together
 // The kernel's taps up to some count, row-major, and what a search works with.
 template <int W>
 class Search {
+  static constexpr int kBatch = KeyForm::kCount, kPassed = 32;
+  static constexpr int64_t kNear = int64_t(1) << 30;  // sums of two such fit in 32 bits
+  struct Batch {
+    int count = 0;
+    int32_t tap[kBatch], row[kBatch], site[W][kBatch] = {};
+    uint32_t home[kBatch], tag[kBatch];
+  };
+  template <class Base>
+  struct Step {
+    const Base* base;
+    int32_t row;
+    bool far;  // sums may pass 32 bits
+    int32_t site[W][kStep];
+  };
+
  public:
   Search(const Kernels& kernels, const Table<W>& table, const Geometry& g, int64_t count)
-      : kernels_(kernels), table_(table), g_(g), count_(count), offsets_(count * (W - 1)) {
+      : kernels_(kernels), table_(table), g_(g), count_(count), offsets_(count * W) {
     int64_t places = 0;
     for (int a = 0; a < W - 1; ++a) {
       first_[a] = places;
@@ -25,93 +41,157 @@ class Search {
     places_ = places;
     below_[W - 2] = 1;
     for (int a = W - 2; a > 0; --a) below_[a - 1] = below_[a] * g.kernel[a];
-    for (int64_t t = 0; t < count; ++t) g.offset(t, offsets_.data() + t * (W - 1));
+    for (int64_t t = 0; t < count; ++t) {
+      int64_t* offset = offsets_.data() + t * W;
+      offset[0] = 0;
+      g.offset(t, offset + 1);
+      for (int a = 0; a < W; ++a) far_ |= offset[a] < -kNear || offset[a] >= kNear;
+    }
+    form_ = {W, table.bits(), {}, {}, table.tag_mask()};
+    for (int a = 0; a < W; ++a) {
+      form_.shift[a] = a ? Blocks<W>::group[a - 1] : 0;
+      form_.factor[a] = kFactor[a];
+    }
   }
   int64_t scratch_words() const { return places_ * kStep; }
 
-  // Calls found(tap, r, row) for the neighbours of m <= kStep positions, those of a tap in order;
-  // base(r, a) is a coordinate of position r. What passes the filter waits until there is a batch,
-  // whose reads of a large table then overlap.
-  template <class Base, class Found>
-  void rows(const Base& base, int m, uint32_t* scratch, const Found& found) const {
-    uint32_t site[W][kStep] = {}, partial[W - 1][kStep];
-    for (int r = 0; r < m; ++r)
-      for (int a = 0; a < W; ++a) site[a][r] = static_cast<uint32_t>(base(r, a));
-    for (int a = 0; a < W - 1; ++a) {
-      const LineAxis line = line_axis<W>(a);
-      for (int64_t k = 0; k < g_.kernel[a]; ++k)
-        kernels_.shares16(site[a + 1], static_cast<uint32_t>(k * g_.dilation[a] - g_.padding[a]),
-                          line.factor, line.shift, line.place, scratch + (first_[a] + k) * kStep);
+  // A walk over rows. What passes the filter goes on in batches, so that reads of a large table
+  // overlap: a batch's slots are asked for when it is full, the rows that they name a batch later,
+  // and after one more they are compared.
+  template <class Found>
+  class Walk {
+   public:
+    // Calls found(tap, row, neighbour), for every tap in the order of rows.
+    Walk(const Search& search, const Found& found)
+        : search_(search), found_(found), scratch_(search.scratch_words()) {}
+
+    // The neighbours of m <= kStep rows from `row` on; base(r, a) is a coordinate of the position
+    // of row + r.
+    template <class Base>
+    void rows(const Base& base, int64_t row, int m) {
+      Step<Base> step;
+      step.base = &base;
+      uint32_t partial[W - 1][kStep];
+      bool far = search_.far_;
+      for (int a = 0; a < W; ++a) {
+        for (int r = 0; r < m; ++r) {
+          const int64_t at = base(r, a);
+          far |= at < -kNear || at >= kNear;
+          step.site[a][r] = static_cast<int32_t>(at);
+        }
+        for (int r = m; r < kStep; ++r) step.site[a][r] = 0;
+      }
+      step.row = static_cast<int32_t>(row);
+      step.far = far;
+      search_.shares(step.site, scratch_.data());
+      for (int r = 0; r < kStep; ++r)
+        partial[0][r] = line_batch(static_cast<uint32_t>(step.site[0][r]));
+      axis<0>(scratch_.data(), partial, (1u << m) - 1, 0, step);
+      settle(step);
     }
-    for (int r = 0; r < kStep; ++r) partial[0][r] = line_batch(site[0][r]);
-    Batch<Base> batch(*this, base);
-    axis<0>(scratch, partial, (1u << m) - 1, 0, batch, found);
-    batch.probe_all(found);
-  }
+    void finish() {
+      for (int i = 0; i < 3; ++i) turn();
+    }
+
+   private:
+    // Taps from `tap` on whose places along the axes before A are chosen: partial[A] holds the sums
+    // of their shares.
+    template <int A, class Base>
+    void axis(const uint32_t* shares, uint32_t (*partial)[kStep], uint32_t rows, int64_t tap,
+              const Step<Base>& step) {
+      const Search& s = search_;
+      for (int64_t k = 0; k < s.g_.kernel[A]; ++k) {
+        const int64_t next = tap * s.g_.kernel[A] + k;
+        if (next * s.below_[A] >= s.count_) return;
+        const uint32_t* share = shares + (s.first_[A] + k) * kStep;
+        if constexpr (A == W - 2) {
+          passed_tap_[passed_] = static_cast<int32_t>(next);
+          passed_rows_[passed_] = rows & s.kernels_.maybe16(partial[A], share, s.table_.filter(),
+                                                            s.table_.filter_bits());
+          if (++passed_ == kPassed) settle(step);
+        } else {
+          for (int r = 0; r < kStep; ++r) partial[A + 1][r] = partial[A][r] + share[r];
+          axis<A + 1>(shares, partial, rows, next, step);
+        }
+      }
+    }
+
+    // Positions of what passed the filter.
+    template <class Base>
+    void settle(const Step<Base>& step) {
+      for (int p = 0; p < passed_; ++p) {
+        const int32_t tap = passed_tap_[p];
+        const int64_t* offset = search_.offsets_.data() + int64_t(tap) * W;
+        Batch& to = *batch_[0];
+        int n = to.count;
+        if (!step.far) {
+          int32_t by[W];
+          for (int a = 0; a < W; ++a) by[a] = static_cast<int32_t>(offset[a]);
+          for (uint32_t live = passed_rows_[p]; live; live &= live - 1, ++n) {
+            const int r = __builtin_ctz(live);
+            for (int a = 0; a < W; ++a) to.site[a][n] = step.site[a][r] + by[a];
+            to.tap[n] = tap;
+            to.row[n] = step.row + r;
+          }
+        } else {  // hashes wrap, coordinates must not: a sum beyond int32 is absent
+          for (uint32_t live = passed_rows_[p]; live; live &= live - 1) {
+            const int r = __builtin_ctz(live);
+            bool inside = true;
+            for (int a = 0; a < W; ++a) {
+              const int64_t at = (*step.base)(r, a) + offset[a];
+              to.site[a][n] = static_cast<int32_t>(at);
+              inside &= at == to.site[a][n];
+            }
+            to.tap[n] = tap;
+            to.row[n] = step.row + r;
+            n += inside;
+          }
+        }
+        to.count = n;
+        if (n > kBatch - kStep) turn();
+      }
+      passed_ = 0;
+    }
+
+    void turn() {
+      const Table<W> table = search_.table_;
+      const Found found = found_;
+      Batch &fresh = *batch_[0], &asked = *batch_[1], &old = *batch_[2];
+      for (int i = 0; i < old.count; ++i) {
+        int32_t site[W];
+        for (int a = 0; a < W; ++a) site[a] = old.site[a][i];
+        const int32_t row = table.probe({old.home[i], old.tag[i]}, site);
+        if (row >= 0) found(old.tap[i], old.row[i], row);
+      }
+      old.count = 0;
+      for (int i = 0; i < asked.count; ++i) table.fetch_row({asked.home[i], asked.tag[i]});
+      if (fresh.count) search_.kernels_.keys(fresh.site, search_.form_, fresh.home, fresh.tag);
+      for (int i = 0; i < fresh.count; ++i) table.fetch_slot({fresh.home[i], fresh.tag[i]});
+      batch_[0] = &old;
+      batch_[1] = &fresh;
+      batch_[2] = &asked;
+    }
+
+    const Search& search_;
+    const Found found_;
+    Buffer<uint32_t> scratch_;
+    int32_t passed_tap_[kPassed];
+    uint32_t passed_rows_[kPassed];
+    int passed_ = 0;
+    Batch batches_[3];
+    Batch* batch_[3] = {batches_, batches_ + 1,
+                        batches_ + 2};  // filling, slots asked for, rows too
+  };
 
  private:
-  struct Candidate {
-    int64_t tap;
-    int row;
-    typename Table<W>::Key key;
-    int32_t site[W];
-  };
-  static constexpr int kBatch = 48;
-  template <class Base>
-  struct Batch {
-    const Search& search;
-    const Base& base;
-    int length = 0;
-    Candidate list[kBatch + kStep];
-
-    Batch(const Search& s, const Base& b) : search(s), base(b) {}
-
-    // Hashes wrap, coordinates must not: a sum beyond int32 is absent.
-    void add(int64_t tap, int row) {
-      Candidate& c = list[length];
-      const int64_t* offset = search.offsets_.data() + tap * (W - 1);
-      c.site[0] = static_cast<int32_t>(base(row, 0));
-      for (int a = 1; a < W; ++a) {
-        const int64_t at = base(row, a) + offset[a - 1];
-        if (at != static_cast<int32_t>(at)) return;
-        c.site[a] = static_cast<int32_t>(at);
-      }
-      c.tap = tap;
-      c.row = row;
-      c.key = search.table_.key_of(c.site);
-      search.table_.fetch_slot(c.key);
-      ++length;
-    }
-    template <class Found>
-    void probe_all(const Found& found) {
-      for (int i = 0; i < length; ++i) search.table_.fetch_row(list[i].key);
-      for (int i = 0; i < length; ++i) {
-        const Candidate& c = list[i];
-        const int32_t row = search.table_.probe(c.key, c.site);
-        if (row >= 0) found(c.tap, c.row, row);
-      }
-      length = 0;
-    }
-  };
-
-  // Taps from `tap` on whose places along the axes before A are chosen: partial[A] holds the sums
-  // of their shares.
-  template <int A, class Waiting, class Found>
-  void axis(const uint32_t* shares, uint32_t (*partial)[kStep], uint32_t rows, int64_t tap,
-            Waiting& batch, const Found& found) const {
-    for (int64_t k = 0; k < g_.kernel[A]; ++k) {
-      const int64_t next = tap * g_.kernel[A] + k;
-      if (next * below_[A] >= count_) return;
-      const uint32_t* share = shares + (first_[A] + k) * kStep;
-      if constexpr (A == W - 2) {
-        uint32_t live =
-            rows & kernels_.maybe16(partial[A], share, table_.filter(), table_.filter_bits());
-        for (; live; live &= live - 1) batch.add(next, __builtin_ctz(live));
-        if (batch.length >= kBatch) batch.probe_all(found);
-      } else {
-        for (int r = 0; r < kStep; ++r) partial[A + 1][r] = partial[A][r] + share[r];
-        axis<A + 1>(shares, partial, rows, next, batch, found);
-      }
+  // Of every place along an axis, the shares of 16 positions.
+  void shares(const int32_t (*site)[kStep], uint32_t* to) const {
+    for (int a = 0; a < W - 1; ++a) {
+      const LineAxis line = line_axis<W>(a);
+      for (int64_t k = 0; k < g_.kernel[a]; ++k, to += kStep)
+        kernels_.shares16(reinterpret_cast<const uint32_t*>(site[a + 1]),
+                          static_cast<uint32_t>(k * g_.dilation[a] - g_.padding[a]), line.factor,
+                          line.shift, line.place, to);
     }
   }
 
@@ -120,88 +200,9 @@ class Search {
   const Geometry& g_;
   int64_t count_, places_ = 0;
   int64_t first_[W - 1], below_[W - 1];  // of an axis: its first place, taps of one place of it
-  Buffer<int64_t> offsets_;
-};
-
-// What chunks of rows found, for the taps that mirror theirs: sorted by groups of chunks of the
-// rows that the mirrored pairs lead to. A group then places its entries in a table that fits a
-// cache, where one table of all rows would be written at random.
-class Mirror {
-  static constexpr int kRowBits = 12;
-  static_assert(kChunk == 1 << kRowBits, "a row in its chunk");
-
- public:
-  static constexpr int64_t kMostTaps = int64_t(1) << (32 - kRowBits);
-  Mirror(int64_t chunks, int64_t taps)
-      : chunks_(chunks),
-        taps_(taps),
-        shift_(log2_ceil(ceil_div(chunks, kGroups))),
-        groups_(ceil_div(chunks, int64_t(1) << shift_)),
-        entries_(static_cast<size_t>(chunks)),
-        first_(chunks * (groups_ + 1)) {}
-  int64_t groups() const { return groups_; }
-
-  // Pairs of chunk c as the lists of a map hold them.
-  void note(int64_t c, const int64_t* count, const int32_t* src, const int32_t* dst, Slabs& slabs) {
-    int64_t all = 0;
-    for (int64_t t = 0; t < taps_; ++t) all += count[t];
-    int32_t* first = first_.data() + c * (groups_ + 1);
-    std::fill(first, first + groups_ + 1, 0);
-    for (int64_t p = 0; p < all; ++p) ++first[group_of(src[p]) + 1];
-    for (int64_t g = 0; g < groups_; ++g) first[g + 1] += first[g];
-    Buffer<int32_t> next(groups_);
-    std::copy(first, first + groups_, next.data());
-    Entry* to = reinterpret_cast<Entry*>(slabs.take(2 * all));
-    entries_[static_cast<size_t>(c)] = to;
-    for (int64_t t = 0, p = 0; t < taps_; ++t)
-      for (const int64_t end = p + count[t]; p < end; ++p)
-        to[next[group_of(src[p])]++] = {
-            static_cast<uint32_t>(t << kRowBits | (dst[p] - c * kChunk)), src[p]};
-  }
-
-  // The lists of the mirrored taps of every chunk of group g, and their counts.
-  void place(int64_t g, const Kernels& kernels, MapBuild& map) const {
-    const int64_t first = g << shift_, last = std::min(chunks_, (g + 1) << shift_),
-                  begin = first * kChunk, rows = std::min(map.rows_out, last * kChunk) - begin;
-    Buffer<int32_t> near(taps_ * rows);
-    Buffer<int64_t> count((last - first) * taps_);
-    if (near.size()) memset(near.data(), 0xff, static_cast<size_t>(near.size()) * 4);
-    std::fill(count.data(), count.data() + count.size(), int64_t(0));
-    for (int64_t c = 0; c < chunks_; ++c) {
-      const int32_t* range = first_.data() + c * (groups_ + 1) + g;
-      const Entry* from = entries_[static_cast<size_t>(c)];
-      for (int64_t p = range[0]; p < range[1]; ++p) {
-        const int64_t row = from[p].dst - begin, tap = taps_ - 1 - (from[p].tap_row >> kRowBits);
-        near[tap * rows + row] =
-            static_cast<int32_t>(c * kChunk + (from[p].tap_row & ((1u << kRowBits) - 1)));
-        ++count[row / kChunk * taps_ + tap];
-      }
-    }
-    for (int64_t c = first; c < last; ++c) {
-      const int64_t at = c * kChunk - begin, m = std::min(kChunk, rows - at);
-      const int64_t* found = count.data() + (c - first) * taps_;
-      const int64_t all = map.count(c, taps_ + 1, taps_, found);
-      int32_t* pairs = map.lists.take(2 * all);
-      map.after[static_cast<size_t>(c)] = pairs;
-      for (int64_t t = 0; t < taps_; pairs += found[t++])
-        kernels.compact(near.data() + t * rows + at, m, static_cast<int32_t>(c * kChunk), pairs,
-                        pairs + all);
-    }
-  }
-
- private:
-  static constexpr int64_t kGroups = 256;
-  struct Entry {
-    uint32_t tap_row;  // the searched tap, and the mirrored pair's src in its chunk
-    int32_t dst;
-  };
-  int64_t group_of(int32_t row) const { return row / kChunk >> shift_; }
-
-  int64_t chunks_, taps_;
-  int shift_;  // log2 of the chunks of a group
-  int64_t groups_;
-  std::vector<const Entry*> entries_;
-  Buffer<int32_t> first_;  // [chunks][groups + 1] in a chunk's entries
+  Buffer<int64_t> offsets_;              // [count][W], 0 for the batch
+  bool far_ = false;                     // some offset is
+  KeyForm form_;
 };
 
 template <int W>
@@ -217,42 +218,49 @@ void search_submanifold(int32_t threads, const Kernels& kernels, const Table<W>&
   map.rows_out = n;
   map.identity = centre;
   map.start.assign(static_cast<size_t>(g.taps * chunks), 0);
-  map.before.resize(static_cast<size_t>(chunks));
-  map.after.resize(static_cast<size_t>(chunks));
-  map.lists.reserve(6 * n);
+  map.lists.resize(static_cast<size_t>(chunks));
+  map.slabs.reserve(3 * n);
   if (chunks == 0) return;
   const Search<W> search(kernels, table, g, centre);
-  Mirror mirror(chunks, centre);
-  Slabs noted;
-  noted.reserve(4 * n);
+  const auto mirror = std::make_shared<Mirror>(n, centre);
+  map.mirror = mirror;
+  std::vector<std::atomic<int64_t>> mirrored(static_cast<size_t>(centre * chunks));
   parallel_for(threads, chunks, [&](int64_t c) {
     const int64_t begin = c * kChunk, end = std::min(n, begin + kChunk), rows = end - begin;
     Buffer<int32_t> src(centre * rows), dst(centre * rows);  // of every tap; little is touched
     Buffer<int64_t> count(centre);
-    Buffer<uint32_t> scratch(search.scratch_words());
     std::fill(count.data(), count.data() + centre, int64_t(0));
+    const auto found = [rows, to_src = src.data(), to_dst = dst.data(), counts = count.data()](
+                           int32_t t, int32_t row, int32_t neighbour) {
+      const int64_t at = t * rows + counts[t]++;
+      to_src[at] = neighbour;
+      to_dst[at] = row;
+    };
+    typename Search<W>::template Walk<decltype(found)> walk(search, found);
     for (int64_t i = begin; i < end; i += kStep) {
       const int m = static_cast<int>(std::min(kStep, end - i));
       if (i + kStep < end) table.fetch_filter(i + kStep, std::min(2 * kStep, end - i) - kStep);
       const int32_t* rows_here = table.row(i);
       const auto base = [&](int r, int a) -> int64_t { return rows_here[r * W + a]; };
-      search.rows(base, m, scratch.data(), [&](int64_t t, int r, int32_t row) {
-        const int64_t at = t * rows + count[t]++;
-        src[at] = row;
-        dst[at] = static_cast<int32_t>(i + r);
-      });
+      walk.rows(base, i, m);
     }
-    const int64_t all = map.count(c, 0, centre, count.data());
-    int32_t* pairs = map.lists.take(2 * all);
+    walk.finish();
+    int64_t all = 0;
+    for (int64_t t = 0; t < centre; ++t) {
+      map.start[static_cast<size_t>(t * chunks + c)] = count[t];
+      all += count[t];
+    }
+    int32_t* pairs = map.slabs.take(2 * all);
     for (int64_t t = 0, at = 0; t < centre; at += count[t++]) {
       copy_bytes(pairs + at, src.data() + t * rows, count[t] * 4);
       copy_bytes(pairs + all + at, dst.data() + t * rows, count[t] * 4);
     }
-    map.before[static_cast<size_t>(c)] = pairs;
+    map.lists[static_cast<size_t>(c)] = pairs;
     map.start[static_cast<size_t>(centre * chunks + c)] = rows;
-    mirror.note(c, count.data(), pairs, pairs + all, noted);
+    mirror->note(c, count.data(), pairs, pairs + all, mirrored.data());
   });
-  parallel_for(threads, mirror.groups(), [&](int64_t g) { mirror.place(g, kernels, map); });
+  for (size_t i = 0, after = static_cast<size_t>((centre + 1) * chunks); i < mirrored.size(); ++i)
+    map.start[after + i] = mirrored[i].load(std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -267,18 +275,21 @@ void search_given(int32_t threads, const Kernels& kernels, const Table<W>& table
   const Search<W> search(kernels, table, g, g.taps);
   parallel_for(threads, chunk_count(rows_out), [&](int64_t c) {
     const int64_t begin = c * kChunk, end = std::min(rows_out, begin + kChunk);
-    Buffer<uint32_t> scratch(search.scratch_words());
     for (int64_t t = 0; t < g.taps; ++t)
       memset(nbr + t * rows_out + begin, 0xff, static_cast<size_t>(end - begin) * 4);
+    const auto found = [=](int32_t t, int32_t row, int32_t neighbour) {
+      nbr[t * rows_out + row] = neighbour;
+    };
+    typename Search<W>::template Walk<decltype(found)> walk(search, found);
     for (int64_t i = begin; i < end; i += kStep) {
       const int m = static_cast<int>(std::min(kStep, end - i));
       const auto base = [&](int r, int a) -> int64_t {
         const int64_t v = out[(i + r) * W + a];
         return a ? v * g.stride[a - 1] : v;
       };
-      search.rows(base, m, scratch.data(),
-                  [&](int64_t t, int r, int32_t row) { nbr[t * rows_out + i + r] = row; });
+      walk.rows(base, i, m);
     }
+    walk.finish();
   });
 }
 
@@ -290,15 +301,6 @@ template void search_given<4>(int32_t, const Kernels&, const Table<4>&, const Ge
                               const int32_t*, int64_t, MapBuild&);
 template void search_given<5>(int32_t, const Kernels&, const Table<5>&, const Geometry&,
                               const int32_t*, int64_t, MapBuild&);
-
-int64_t MapBuild::count(int64_t chunk, int64_t tap, int64_t taps_here, const int64_t* found) {
-  int64_t all = 0;
-  for (int64_t t = 0; t < taps_here; ++t) {
-    start[static_cast<size_t>((tap + t) * chunk_count(rows_out) + chunk)] = found[t];
-    all += found[t];
-  }
-  return all;
-}
 
 void MapBuild::size(int32_t threads) {
   const int64_t chunks = chunk_count(rows_out);
@@ -319,25 +321,26 @@ void MapBuild::size(int32_t threads) {
   splits[static_cast<size_t>(taps)] = pairs;
 }
 
-// The pairs of a chunk of rows of the taps before `identity`, or of the later ones.
-void MapBuild::take_lists(int64_t chunk, bool later, int32_t* to_src, int32_t* to_dst) const {
-  const int64_t chunks = chunk_count(rows_out), first = later ? identity + 1 : 0,
-                last = later ? taps : identity;
+// The pairs of a chunk of rows of the taps up to `identity`.
+void MapBuild::take_chunk(int64_t chunk, int32_t* to_src, int32_t* to_dst) const {
+  const int64_t chunks = chunk_count(rows_out);
   const auto count = [&](int64_t t) {
     const auto w = static_cast<size_t>(t * chunks + chunk);
     return (w + 1 < start.size() ? start[w + 1] : pairs) - start[w];
   };
   int64_t all = 0;
-  for (int64_t t = first; t < last; ++t) all += count(t);
-  const int32_t *src_of = (later ? after : before)[static_cast<size_t>(chunk)],
-                *dst_of = src_of + all;
-  for (int64_t t = first; t < last; ++t) {
+  for (int64_t t = 0; t < identity; ++t) all += count(t);
+  const int32_t *src_of = lists[static_cast<size_t>(chunk)], *dst_of = src_of + all;
+  for (int64_t t = 0; t < identity; ++t) {
     const int64_t some = count(t), to = start[static_cast<size_t>(t * chunks + chunk)];
     copy_bytes(to_src + to, src_of, some * 4);
     copy_bytes(to_dst + to, dst_of, some * 4);
     src_of += some;
     dst_of += some;
   }
+  int64_t at = start[static_cast<size_t>(identity * chunks + chunk)];
+  for (int64_t k = chunk * kChunk, e = std::min(rows_out, k + kChunk); k < e; ++k, ++at)
+    to_src[at] = to_dst[at] = static_cast<int32_t>(k);
 }
 
 void MapBuild::take(int32_t threads, int32_t* to_src, int32_t* to_dst) const {
@@ -352,12 +355,12 @@ void MapBuild::take(int32_t threads, int32_t* to_src, int32_t* to_dst) const {
   }
   const int64_t chunks = chunk_count(rows_out);
   if (identity >= 0) {
-    parallel_for(threads, chunks, [&](int64_t c) {
-      take_lists(c, false, to_src, to_dst);
-      int64_t at = splits[static_cast<size_t>(identity)] + c * kChunk;
-      for (int64_t k = c * kChunk, e = std::min(rows_out, k + kChunk); k < e; ++k, ++at)
-        to_src[at] = to_dst[at] = static_cast<int32_t>(k);
-      take_lists(c, true, to_src, to_dst);
+    const int64_t groups = mirror ? mirror->groups() : 0;
+    parallel_for(threads, chunks + groups, [&](int64_t i) {
+      if (i < chunks)
+        take_chunk(i, to_src, to_dst);
+      else
+        mirror->place(i - chunks, *kernels, start.data() + (identity + 1) * chunks, to_src, to_dst);
     });
     return;
   }

@@ -1,6 +1,7 @@
 // A kernel map under construction: found natively, sized, then copied into the caller's arrays.
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -59,6 +60,8 @@ class Slabs {
   int64_t used_ = 0, room_ = 0;
 };
 
+class Mirror;
+
 struct MapBuild {
   int64_t taps = 0, rows_out = 0, pairs = 0;
   std::vector<int64_t> splits;
@@ -66,25 +69,24 @@ struct MapBuild {
 
   // Either a neighbour table [taps][rows_out], compacted when taken ...
   Buffer<int32_t> neighbour;
-  // ... or, where tap `identity` pairs every row with itself, lists of pairs for every chunk of
-  // rows: of the taps before that one and of those after it, all src and then all dst, tap by tap
-  // ...
+  // ... or, where tap `identity` pairs every row with itself and the taps after it mirror those
+  // before it, the pairs of the latter for every chunk of rows: all src and then all dst, tap by
+  // tap ...
   int64_t identity = -1;
-  Slabs lists;
-  std::vector<const int32_t*> before, after;
+  Slabs slabs;
+  std::vector<const int32_t*> lists;
+  std::shared_ptr<const Mirror> mirror;
   std::vector<int64_t> start;  // of every (tap, chunk of rows) in the pair list
   const Kernels* kernels = nullptr;
   // ... or the finished pairs.
   Buffer<int32_t> src, dst;
 
-  // Notes how many pairs a chunk's rows have in the taps from `tap` on; returns their sum.
-  int64_t count(int64_t chunk, int64_t tap, int64_t taps_here, const int64_t* found);
   // All sizes: from the neighbour table, or from what is counted.
   void size(int32_t threads);
   void take(int32_t threads, int32_t* to_src, int32_t* to_dst) const;
 
  private:
-  void take_lists(int64_t chunk, bool later, int32_t* to_src, int32_t* to_dst) const;
+  void take_chunk(int64_t chunk, int32_t* to_src, int32_t* to_dst) const;
 };
 
 // Neighbour table of given outputs: nbr[t][q] = row of q*stride - padding + t*dilation, or -1.

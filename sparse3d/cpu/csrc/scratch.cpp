@@ -9,7 +9,7 @@ namespace s3d {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kKeptBytes = size_t(48) << 20;  // of one thread
+constexpr size_t kKeptBytes = size_t(64) << 20;  // of one thread
 constexpr int kKeptBlocks = 16;
 
 struct Kept {

@@ -149,11 +149,13 @@ class Table {
   const int32_t* row(int64_t i) const { return rows_ + i * W; }
   const uint32_t* filter() const { return filter_; }
   int filter_bits() const { return filter_bits_; }
+  int bits() const { return bits_; }
+  uint32_t tag_mask() const { return ~row_mask_; }
 
   struct Key {
     uint32_t home, tag;  // the first slot to look at; hash bits where a slot has them, else 0
   };
-  Key key_of(const int32_t* c) const {
+  Key key_of(const int32_t* c) const {  // kernels.inc computes the same
     uint32_t h = static_cast<uint32_t>(c[0]) * kFactor[0], cell = 0;
     for (int a = 0; a < W - 1; ++a) {
       constexpr auto& bits = Blocks<W>::group;

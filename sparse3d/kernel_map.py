@@ -279,15 +279,13 @@ class Coordinates:
     def identity(self) -> KernelMap:
         """The map of a 1 x 1 layer: every row meets itself, repeated rows too."""
         self._refresh()
-        ones, zeros = (1,) * (self.indices.shape[1] - 1), (0,) * (self.indices.shape[1] - 1)
         key = "identity"
         if key not in self._maps:
             with lasting():
                 rows = torch.arange(len(self), dtype=torch.int32, device=self.indices.device)
                 splits = torch.tensor([0, len(self)], dtype=torch.int64)
-            geometry = Geometry(ones, ones, zeros, ones)
             self._maps[key] = KernelMap(
-                *(rows, rows, splits, self.indices, self.indices, geometry),
+                *(rows, rows, splits, self.indices, self.indices, self._pointwise_geometry()),
                 mirrored=True,
                 distinct=True,
             )
@@ -312,10 +310,14 @@ class Coordinates:
         rows = order_keys(wide.int()).int()
         ends = count_ids(wide, num_taps).cpu().cumsum(0)
         splits = torch.cat([ends.new_zeros(1), ends])
-        axes = self.indices.shape[1] - 1
-        ones, zeros = (1,) * axes, (0,) * axes
-        geometry = Geometry(ones, ones, zeros, ones)
-        return KernelMap(rows, rows, splits, self.indices, self.indices, geometry, distinct=True)
+        return KernelMap(
+            *(rows, rows, splits, self.indices, self.indices, self._pointwise_geometry()),
+            distinct=True,
+        )
+
+    def _pointwise_geometry(self) -> Geometry:
+        ones = (1,) * (self.indices.shape[1] - 1)
+        return submanifold_geometry(ones, ones)
 
     def reached(
         self, geometry: Geometry, taps: Sequence[int] | None = None, *, transposed: bool = False
@@ -381,7 +383,7 @@ class Coordinates:
         tensor."""
         self._refresh()
         key = _key("given", geometry, id(target.indices), edit_count(target.indices))
-        if key not in self._maps or self._maps[key].out_indices is not target.indices:
+        if key not in self._maps:  # a map keeps the tensor of its key alive
             with lasting():
                 pairs = rules.given(self.indices, target.indices, geometry, self.table())
             self._maps[key] = KernelMap(

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import nn
-from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.modules import module as torch_module
 
 from ..ops.conv import scaled
 from ..ops.norm import batch_norm_relu_train
@@ -139,7 +139,13 @@ def _plain_rows(value: SparseConvTensor) -> bool:
 def _watched(module: nn.Module) -> bool:
     """Whether a hook wants the module's own call, in either direction."""
     own = _does_more(module) or module._backward_hooks or module._backward_pre_hooks
-    return bool(own or _has_any_global_hook())  # type: ignore[no-untyped-call]
+    return bool(
+        own
+        or torch_module._global_forward_pre_hooks
+        or torch_module._global_forward_hooks
+        or torch_module._global_backward_pre_hooks
+        or torch_module._global_backward_hooks
+    )
 
 
 def _tail(
@@ -187,7 +193,7 @@ _KNOWN: tuple[Any, ...] = (
 
 def _does_more(module: nn.Module) -> bool:
     """Whether calling the module does more than its class's own arithmetic."""
-    if "forward" in vars(module) or type(module).forward not in _KNOWN:
+    if "forward" in module.__dict__ or type(module).forward not in _KNOWN:
         return True
     return bool(module._forward_hooks or module._forward_pre_hooks)
 

@@ -102,7 +102,8 @@ class Room(Coordinates):
         self.trust_distinct()
 
     def _note_zeros(self, features: torch.Tensor) -> None:
-        self._zeros, self._zeros_version = weakref.ref(features), features._version
+        if not features.is_inference():  # nothing would tell that such a tensor was edited
+            self._zeros, self._zeros_version = weakref.ref(features), features._version
 
     def has_zeros(self, features: torch.Tensor) -> bool:
         """Whether these features, unchanged since a layer made them, are zero beyond the sites."""

@@ -450,3 +450,24 @@ def test_a_map_by_hand_is_that_of_its_layer(parity: bool) -> None:
     torch.testing.assert_close(out.feats, wanted)
     other = build(x.coords, len(x.coords), **sizes, mode="hashmap", parity=not parity)
     assert not torch.equal(other["out_in_map"], table)
+
+
+@pytest.mark.parametrize("peer", [ts, ts14])
+def test_a_network_in_inference_mode(peer: Any) -> None:
+    """Also on coordinates made there, without an edit counter; edits are noticed all the same."""
+    plain = sites() if peer is ts else sites().roll(-1, 1)
+    feats = torch.randn(len(plain), 4)
+    model = torch.nn.Sequential(
+        peer.nn.Conv3d(4, 5, 3),
+        peer.nn.Conv3d(5, 6, 2, stride=2),
+        peer.nn.Conv3d(6, 6, 3),
+        peer.nn.Conv3d(6, 4, 2, stride=2, transposed=True),
+    )
+    expected = model(peer.SparseTensor(feats, plain)).feats
+    with torch.inference_mode():
+        x = peer.SparseTensor(feats.clone(), plain.clone())
+        torch.testing.assert_close(model(x).feats, expected)
+        fewer = x.coords[:, 1] // 2
+        x.coords[:, 1] = fewer
+        fresh = peer.SparseTensor(feats, x.coords.clone())
+        torch.testing.assert_close(model[0](x).feats, model[0](fresh).feats)

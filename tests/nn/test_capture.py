@@ -173,3 +173,32 @@ def test_norms_mask_what_is_not_known_to_be_zero() -> None:
     with torch.no_grad():
         bare.add_(1)
     assert not room.has_zeros(bare)
+
+
+def test_zeros_of_inference_mode_are_not_taken_for_granted() -> None:
+    """Nothing tells that an inference tensor was edited."""
+    rows = torch.cat([scene(20, "cpu").indices, _room.nowhere(5, 4, torch.device("cpu"))])
+    room = _room.Room(rows, [EXTENT] * 3, BATCH, _room.Rooms())
+    layer, norm = spnn.SubMConv3d(4, 6, 3, bias=False), nn.BatchNorm1d(6)
+    with torch.inference_mode():
+        x = SparseConvTensor(torch.randn(25, 4), rows, [EXTENT] * 3, BATCH, check=False)
+        x._coordinates = room
+        bare = layer(x).features
+        assert not room.has_zeros(bare)
+        bare.add_(1)
+        expected = nn.functional.batch_norm(bare[:20], None, None, training=True)
+        assert close(_room_norm.room_norm(norm, room, bare)[:20], expected)
+
+
+def test_a_network_in_inference_mode(device: str) -> None:
+    """Captured there or before, called there and later."""
+    net = strided("floor").eval().to(device)
+    with torch.no_grad():
+        before = spnn.capture(net, scene(200, device))
+    with torch.inference_mode():
+        within = spnn.capture(net, scene(200, device))
+        x = scene(150, device)
+        expected = net(x)
+        for ready in (before, within):
+            assert torch.equal(ready(x).indices, expected.indices)
+            assert close(ready(x).features, expected.features)

@@ -571,3 +571,26 @@ def test_second_derivatives_of_what_is_made_again(monkeypatch) -> None:
     features = x.features.detach().clone().requires_grad_()
     assert torch.autograd.gradcheck(run, (features, weight))
     assert torch.autograd.gradgradcheck(run, (features, weight))
+
+
+def test_what_a_norm_can_make_again_in_inference_mode(monkeypatch) -> None:
+    """Its tensors have no edit counter, and nobody differentiates them."""
+    monkeypatch.setattr(_again, "LEAST_BYTES", 0)
+    x, model = scene(), _pair(nn.ReLU()).train()
+    head = spnn.SparseSequential(*list(model)[:3])
+    kept = head(x)
+    assert _again.sources(kept.features) is not None
+    twin = copy.deepcopy(model)
+    with torch.inference_mode():
+        out = model(x).features
+        again = model[3](kept).features
+        rows = x.features.clone().requires_grad_()
+        other = model(x.replace_feature(rows)).features
+        assert _again.sources(head(x).features) is None
+    assert out.is_inference()
+    expected = twin(x).features
+    for got in (out, again, other):
+        torch.testing.assert_close(got, expected)
+    expected.sum().backward()
+    model[3](kept).features.sum().backward()
+    torch.testing.assert_close(model[3].weight.grad, twin[3].weight.grad)

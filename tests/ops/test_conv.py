@@ -320,8 +320,8 @@ def test_shape_rules_tell_what_kernels_make() -> None:
     coords = torch.tensor([[0, 1], [0, 2], [0, 3], [0, 7], [0, 9]])
     found = oracle.footprint_map(coords.numpy(), (3,), (2,), (1,), (1,), None)
     pairs, num_in, num_out = pairs_of(found), len(coords), len(found.out)
-    x, w, g = (torch.ones(shape) for shape in ((num_in, 8), (6, 3, 4), (num_out, 6)))
-    assert num_in != num_out
+    x, w, g = (torch.ones(shape) for shape in ((num_in, 8), (10, 3, 4), (num_out, 10)))
+    assert len({num_in, num_out, *x.shape, *w.shape}) == 6
     calls: tuple[tuple[Callable[..., torch.Tensor], tuple[Any, ...]], ...] = (
         (ops.conv_forward, (x, w, *pairs, [], [], num_out, 2)),
         (ops.conv_input_grad, (g, w, *pairs, [], [], num_in, 2)),
@@ -459,6 +459,7 @@ def _wrong(what: str) -> tuple[Any, ...]:
         "three axes": (x[:, None], weight, pairs),
         "other device": (x.to("meta"), weight, pairs),
         "weight elsewhere": (x, weight.to("meta"), pairs),
+        "pairs elsewhere": (x.to("meta"), weight.to("meta"), pairs),
         "half a group": (x, weight, pairs, None, 1.5),
         "groups": (x, weight, pairs, None, 4),
         "no groups": (x, weight, pairs, None, 0),
@@ -488,6 +489,7 @@ def _wrong(what: str) -> tuple[Any, ...]:
         ("three axes", ValueError, "features must be"),
         ("other device", ValueError, "on one device"),
         ("weight elsewhere", ValueError, "on one device"),
+        ("pairs elsewhere", ValueError, "on one device"),
         ("half a group", TypeError, "groups must be"),
         ("groups", ValueError, "features and weight must be of matching channels for groups=4"),
         ("no groups", ValueError, "groups must be > 0, got 0"),
@@ -536,7 +538,8 @@ def test_fused_refuses_gradients_and_strange_activations() -> None:
     p, pairs, weight = _public()
     with pytest.raises(ValueError, match="activation must be one of"):
         ops.fused_conv(p.features, weight, pairs, activation="gelu")
-    for rows, width in ((p.num_out, C_OUT + 1), (p.num_out + 1, C_OUT), (p.num_out, C_OUT - 1)):
+    ops.fused_conv(p.features, weight, pairs, residual=torch.ones(p.num_out, C_OUT))
+    for rows, width in ((p.num_out, C_OUT + 1), (p.num_out + 1, C_OUT), (p.num_out, C_IN)):
         with pytest.raises(
             ValueError, match=rf"residual must be of shape \[{p.num_out}, {C_OUT}\], got"
         ):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 
 from ... import _check
-from ...kernel_map import Coordinates, KernelMap
+from ...kernel_map import Coordinates, KernelMap, edit_count, with_edit_count
 from ...ops.dense import to_dense
 from ...ops.lattice import batch_count
 from ...ops.rows import combine_rows
@@ -65,7 +65,7 @@ class SparseTensor:
         spatial_range: tuple[int, ...] | None = None,
     ) -> None:
         self.feats = feats
-        self.coords = coords
+        self.coords = with_edit_count(coords) if isinstance(coords, torch.Tensor) else coords
         self.stride = make_ntuple(stride, ndim=3)
         self.spatial_range = spatial_range
         self._caches = cache_for(self)
@@ -167,13 +167,13 @@ class SparseTensor:
     def sites(self) -> Coordinates:
         """The coordinates as a set in index space of the level, batch id first."""
         kept = self._caches.sites.get(self.stride)
-        if kept is not None and kept[0] is self.coords and kept[1] == self.coords._version:
+        if kept is not None and kept[0] is self.coords and kept[1] == edit_count(self.coords):
             sites: Coordinates = kept[2]
             return sites
         coords = _check.narrowed("coords", _check.tensor("coords", self.coords, 2))
         indices = self.to_indices(coords, self.stride)
         made = Coordinates(indices, None, batch_count(indices))
-        self._caches.sites[self.stride] = (self.coords, self.coords._version, made)
+        self._caches.sites[self.stride] = (self.coords, edit_count(self.coords), made)
         return made
 
     @classmethod
@@ -204,8 +204,8 @@ class SparseTensor:
         if kept is not None and kept[2] is sites:
             coords = kept[0]
         else:
-            coords = self.from_indices(sites.indices, stride)
-            self._caches.sites[stride] = (coords, coords._version, sites)
+            coords = with_edit_count(self.from_indices(sites.indices, stride))
+            self._caches.sites[stride] = (coords, edit_count(coords), sites)
         made = type(self)(feats, coords, stride, spatial_range)
         made._caches = self._caches
         made._caches.cmaps.setdefault(stride, self._cmap(made))

@@ -15,6 +15,7 @@ import torch
 from sparse3d._check import fail, fail_type, tensor
 
 from ._inputs import count, largest, values_known
+from ._inputs import numbers as _numbers
 
 
 def dense(
@@ -77,7 +78,7 @@ def whole_numbers(
     name: str, value: torch.Tensor | Sequence[int], device: torch.device
 ) -> torch.Tensor:
     """A caller's vector of whole numbers, which lies on `device` or on the CPU, as int64 there."""
-    numbers = torch.as_tensor(value)
+    numbers = _numbers(name, value)
     if numbers.ndim != 1:
         fail(name, "1-dimensional", f"shape {list(numbers.shape)}")
     if numbers.numel() and numbers.dtype not in (torch.int32, torch.int64):

@@ -132,6 +132,17 @@ def number(name: str, value: Any) -> float:
     return float(value)
 
 
+def numbers(name: str, value: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A tensor of what a caller gives as one real number or several."""
+    try:
+        given = torch.as_tensor(value)
+        if not given.is_complex():
+            return given if dtype is None else torch.as_tensor(value, dtype=dtype)
+    except (TypeError, ValueError, RuntimeError):
+        pass
+    fail_type(name, "a number or several", repr(value))
+
+
 def _float32(value: float) -> float:
     return float(struct.unpack("f", struct.pack("f", value))[0])
 

@@ -443,7 +443,7 @@ def fps_clouds(
 ) -> torch.Tensor:
     """`fps` of checked rows and bounds; `stay` keeps taken points in the race."""
     degree = bounds[1:] - bounds[:-1]
-    share = torch.as_tensor(0.5 if ratio is None else ratio)
+    share = _inputs.numbers("ratio", 0.5 if ratio is None else ratio)
     if not isinstance(ratio, torch.Tensor):
         share = share.to(rows.dtype)
     elif share.device.type != "cpu":

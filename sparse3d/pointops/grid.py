@@ -39,9 +39,9 @@ def axis_values(name: str, value: Bound, pos: torch.Tensor) -> torch.Tensor:
     """One value an axis, in the dtype of the positions; a tensor lies with them or on the CPU."""
     if isinstance(value, torch.Tensor) and value.device.type != "cpu":
         same_device(**{name: value, "pos": pos})
-    if not pos.is_floating_point() and torch.as_tensor(value).is_floating_point():
+    if not pos.is_floating_point() and _inputs.numbers(name, value).is_floating_point():
         fail_type(name, "of whole numbers as pos is", "floating", "convert pos with .float()")
-    values = torch.as_tensor(value, dtype=pos.dtype, device=pos.device).reshape(-1)
+    values = _inputs.numbers(name, value, pos.dtype).to(pos.device).reshape(-1)
     if values.numel() == 1:
         values = values.expand(pos.shape[1])
     if values.numel() != pos.shape[1]:

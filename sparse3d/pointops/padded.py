@@ -12,7 +12,8 @@ Gradient: of distances to both clouds, of gathered rows to their source (in asce
 place); indices none. Determinism: same bytes on every backend and thread count.
 Random starts come from torch's CPU generator.
 Errors: lengths beyond the padding, indices outside the cloud, NaN or infinite valid points, clouds
-that differ in device, dtype, batch or coordinates, norm other than 1 and 2, K < 0.
+that differ in device, dtype, batch or coordinates, norm other than 1 and 2, K < 0 or not
+a whole number.
 
 Example:
     >>> import torch
@@ -26,6 +27,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -177,6 +179,14 @@ def knn_gather(
     return torch.where(valid[:, None, :, None], out, 0)
 
 
+def _whole_numbers(value: int | Sequence[int] | torch.Tensor) -> torch.Tensor:
+    """Points to take from each cloud, int64 on the CPU: whole numbers only, none cut off."""
+    listed: Any = value.reshape(-1).tolist() if hasattr(value, "reshape") else value
+    several = isinstance(listed, Sequence) and not isinstance(listed, str)
+    numbers = listed if several else [listed]
+    return torch.tensor([_inputs.count("K", number, 0) for number in numbers], dtype=torch.int64)
+
+
 def sample_farthest_points(
     points: torch.Tensor,
     lengths: torch.Tensor | None = None,
@@ -197,12 +207,10 @@ def sample_farthest_points(
     points, counts = _inputs.padded("points", points, "lengths", lengths)
     batch, size, dim = points.shape
     counts = torch.full((batch,), size) if counts is None else counts
-    wanted = torch.as_tensor(K, dtype=torch.int64).cpu().reshape(-1)
+    wanted = _whole_numbers(K)
     if wanted.numel() not in (1, batch):
         fail("K", f"one number or {batch}, one a cloud", wanted.numel())
     wanted = wanted.expand(batch)
-    if batch and int(wanted.min()) < 0:
-        fail("K", ">= 0", int(wanted.min()))
     widest = int(wanted.max()) if batch else 0
     taken = torch.minimum(wanted, counts)
     first = torch.arange(batch) * size

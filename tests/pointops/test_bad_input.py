@@ -296,6 +296,22 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
+@pytest.mark.parametrize("broken", ["x", None, [0.5, "x"], [[0.5], [0.5, 0.5]], 1j])
+def test_what_is_no_number_is_named(broken: Any) -> None:
+    for call in (
+        *((lambda: flat.fps(ROWS, ratio=broken),) if broken is not None else ()),
+        lambda: ops.grid_cluster(ROWS, broken),
+        lambda: ops.grid_cluster(ZEROS[:, None], broken),
+        lambda: ops.voxel_grid(ROWS, broken),
+        lambda: voxel.voxelize(ROWS, broken),
+    ):
+        with pytest.raises(TypeError, match=r"^(ratio|size) must be a number or several, got"):
+            call()
+    if broken is not None:
+        with pytest.raises(TypeError, match=r"^ptr must be (a number or several|int64 or int32)"):
+            flat.fps(ROWS, ptr=broken)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_one_clear_error(name: str) -> None:
     call, wanted = CASES[name]

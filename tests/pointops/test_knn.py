@@ -6,7 +6,7 @@ import pytest
 import torch
 from point_oracle import make_cloud
 
-from sparse3d.pointops import knn
+from sparse3d.pointops import SpatialIndex, knn, three_nn
 from sparse3d.pointops._clouds import dense, flat
 from sparse3d.pointops.knn import search
 
@@ -149,6 +149,17 @@ def test_gradients(metric: str) -> None:
     assert torch.autograd.gradcheck(distances, (query, reference))
     if metric != "l1":
         assert torch.autograd.gradgradcheck(distances, (query, reference))
+
+
+def test_the_public_distances_carry_no_gradient(backend: str) -> None:
+    cloud = make_cloud("uniform", 9).requires_grad_()
+    for query, ref in ((cloud, cloud.detach()), (cloud.detach(), cloud)):
+        for found in (
+            knn(query[None], ref[None], 2),
+            three_nn(query[None], ref[None]),
+            SpatialIndex(ref).knn(query, 2),
+        ):
+            assert not any(part.requires_grad for part in found)
 
 
 def test_empty(backend: str) -> None:

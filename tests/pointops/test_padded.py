@@ -105,6 +105,9 @@ def test_bad_input(backend: str) -> None:
         padded.sample_farthest_points(points, K=[1, 2, 3])
     with pytest.raises(ValueError, match="K must be >= 0, got -1"):
         padded.sample_farthest_points(points, K=-1)
+    for broken in (2.5, True, None, [1, 2.5], torch.tensor(1.5), torch.tensor([True, False])):
+        with pytest.raises(TypeError, match=r"^K must be "):
+            padded.sample_farthest_points(points, K=broken)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"idx must be in \[-1, 4\), got 4"):
         padded.masked_gather(points, torch.full((2, 1), 4))
     with pytest.raises(ValueError, match=r"idx must be of shape \(N, K\) or \(N, M, K\)"):

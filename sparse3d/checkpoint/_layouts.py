@@ -26,7 +26,7 @@ def to_canonical(
         tensor: as the layout stores it.
         layout: one of `LAYOUTS`.
         kernel_size: one entry an axis.
-        pointwise: an spconv 2.2 layer whose 1 x 1 kernel is `[in, out]` memory.
+        pointwise: an spconv 2.x layer whose 1 x 1 kernel is `[in, out]` memory, whatever its shape.
     """
     size, axes = list(kernel_size), len(kernel_size)
     if layout in ("minkowski", "torchsparse"):
@@ -38,12 +38,11 @@ def to_canonical(
         return backwards.permute(order)
     if layout == "spconv-1":
         return tensor.movedim(-1, 0)
-    if layout == "spconv-2.1":
-        return tensor.movedim(-2, 0)
+    kernel = tensor.movedim(-2, 0) if layout == "spconv-2.1" else tensor
     if pointwise:
-        outer, inner = tensor.shape[0], tensor.shape[-1]
-        return tensor.reshape(inner, outer).t().reshape(tensor.shape)
-    return tensor
+        outer, inner = kernel.shape[0], kernel.shape[-1]
+        return kernel.reshape(inner, outer).t().reshape(kernel.shape)
+    return kernel
 
 
 def stored_shapes(layout: str, out: int, size: Sequence[int], inner: int) -> list[list[int]]:

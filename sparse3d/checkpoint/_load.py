@@ -131,10 +131,10 @@ def _turned(
 
 
 def _is_pointwise(slot: Slot, layout: str) -> bool:
-    """Whether spconv stores this 1 x 1 kernel as `[in, out]` memory."""
+    """Whether spconv 2.x takes this 1 x 1 kernel for `[in, out]` memory, against its shape."""
     steps = getattr(slot.layer, "stride", [1])
     unit = getattr(slot.layer, "subm", False) or max(steps) == 1
-    return layout == "spconv" and math.prod(slot.size) == 1 and unit
+    return layout in ("spconv", "spconv-2.1") and math.prod(slot.size) == 1 and unit
 
 
 def _moved_pointwise(slot: Slot, layout: str) -> bool:
@@ -297,7 +297,8 @@ def _cube(
         size = [edge] * 3
     else:
         size = list(tensor.shape[:-2])
-    kernel = to_canonical(tensor, layout, size)
+    pointwise = layout == "spconv-2.1" and math.prod(size) == 1
+    kernel = to_canonical(tensor, layout, size, pointwise=pointwise)
     axes = len(size)
     if reverse_axes:
         kernel = kernel.permute(0, *reversed(range(1, axes + 1)), axes + 1)

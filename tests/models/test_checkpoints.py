@@ -211,6 +211,37 @@ def test_older_spconv_layouts_are_told_by_shape(layout: str) -> None:
         assert torch.equal(model.state_dict()[key], value), key
 
 
+@pytest.mark.parametrize(
+    ("layout", "shape"),
+    [("spconv", (7, 1, 1, 1, 4)), ("spconv-2.1", (1, 1, 1, 7, 4)), ("spconv-1", (1, 1, 1, 4, 7))],
+)
+@pytest.mark.parametrize("kind", ["SubMConv3d", "SparseConv3d"])
+def test_one_tap_kernels_mean_what_their_spconv_made_of_them(
+    kind: str, layout: str, shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    """1.x, 2.0, 2.1 and 2.2 all multiply by `weight.view(in, out)`, however the weight is shaped."""
+    feats, coords = scene()
+    state = {"0.weight": torch.randn(shape)}
+    wanted = feats @ state["0.weight"].view(4, 7)
+    file = tmp_path / "ours.pth"
+    checkpoint.convert(state, file, layout)
+    for source, given in ((layout, state), ("spconv", file)):
+        model = spnn.SparseSequential(getattr(spnn, kind)(4, 7, 1, bias=False))
+        checkpoint.load(model, given, source)
+        out = model(spnn.SparseConvTensor(feats, coords, [8] * 3, 1))
+        torch.testing.assert_close(out.features, wanted)
+
+
+@pytest.mark.parametrize("layout", ["spconv-2.1", "spconv-1"])
+def test_one_tap_kernels_of_strided_layers_are_as_their_layout_says(layout: str) -> None:
+    source, model = (spnn.SparseSequential(spnn.SparseConv3d(4, 7, 1, 2)) for _ in range(2))
+    kernel = source[0].kernel().detach()
+    turned = kernel.movedim(0, 3) if layout == "spconv-2.1" else kernel.movedim(0, 4)
+    state = {"0.weight": turned.contiguous(), "0.bias": source[0].bias}
+    checkpoint.load(model, state, layout)
+    assert torch.equal(model[0].weight, source[0].weight)
+
+
 def test_what_cannot_be_told_is_refused() -> None:
     model = spnn.SparseSequential(spnn.SubMConv3d(3, 3, 3, bias=False))
     with pytest.raises(ValueError, match=r"must be in one layout, got shapes that fit \['spconv'"):

@@ -57,6 +57,17 @@ def stored_shapes(layout: str, out: int, size: Sequence[int], inner: int) -> lis
     }[layout]
 
 
+def stored_as(layout: str, shape: Sequence[int], slot: Slot) -> str:
+    """The layout of one kernel: spconv 2.1 keeps those of its implicit GEMM as 2.2 does."""
+    if layout != "spconv-2.1" or _has(layout, shape, slot):
+        return layout
+    return "spconv" if math.prod(slot.size) <= 32 and _has("spconv", shape, slot) else layout
+
+
+def _has(layout: str, shape: Sequence[int], slot: Slot) -> bool:
+    return list(shape) in stored_shapes(layout, slot.out, slot.size, slot.inner)
+
+
 class Slot:
     """A convolution kernel of a model: the layer that holds it and its shape."""
 
@@ -99,6 +110,8 @@ def detect(state: State, model: nn.Module | None = None) -> str:
     matched, _ = match(state, list(slots)) if slots else ({}, "")
     fitting = [k for k in LAYOUTS if _fits(k, state, matched, slots)]
     fitting = _by_names(state, fitting)
+    if not fitting and slots and _is_mixed(state, matched, slots):
+        return "spconv-2.1"
     if not fitting:
         _check.fail("checkpoint", f"in one of the layouts {LAYOUTS}", "kernels of other shapes")
     if len(fitting) > 1:
@@ -123,10 +136,16 @@ def _own(state: State, model: nn.Module, slots: dict[str, Slot]) -> str | None:
 def _fits(layout: str, state: State, matched: Mapping[str, str], slots: dict[str, Slot]) -> bool:
     if not slots:
         return any(name.endswith("kernel") for name in state) == (layout in LAYOUTS[3:])
+    return all(_has(layout, state[theirs].shape, slots[n]) for n, theirs in matched.items())
+
+
+def _is_mixed(state: State, matched: Mapping[str, str], slots: dict[str, Slot]) -> bool:
+    """Whether each kernel is in one of spconv 2.1's two layouts, and none may be in either."""
     for name, theirs in matched.items():
-        slot = slots[name]
-        shape = list(state[theirs].shape)
-        if shape not in stored_shapes(layout, slot.out, slot.size, slot.inner):
+        slot, shape = slots[name], state[theirs].shape
+        either = _has("spconv", shape, slot) and _has("spconv-2.1", shape, slot)
+        kept = stored_as("spconv-2.1", shape, slot)
+        if not _has(kept, shape, slot) or (either and math.prod(slot.size) > 1):
             return False
     return True
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from .. import _check
 from ._files import PathLike, State, read, save
-from ._layouts import LAYOUTS, Slot, detect, slots_of, stored_shapes, to_canonical
+from ._layouts import LAYOUTS, Slot, detect, slots_of, stored_as, stored_shapes, to_canonical
 from ._names import RULES, bare, exact, is_minkowski_net, match, plain, wrapped
 
 # Entries that upstream models carry and never read.
@@ -114,6 +114,7 @@ def _turned(
 ) -> tuple[torch.Tensor, str]:
     if slot is None:
         return value, ""
+    layout = stored_as(layout, value.shape, slot)
     if layout == slot.layout and not reverse_axes and not _moved_pointwise(slot, layout):
         return value, ""
     shapes = stored_shapes(layout, slot.out, slot.size, slot.inner)

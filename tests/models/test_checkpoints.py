@@ -219,7 +219,7 @@ def test_older_spconv_layouts_are_told_by_shape(layout: str) -> None:
 def test_one_tap_kernels_mean_what_their_spconv_made_of_them(
     kind: str, layout: str, shape: tuple[int, ...], tmp_path: Path
 ) -> None:
-    """1.x, 2.0, 2.1 and 2.2 all multiply by `weight.view(in, out)`, however the weight is shaped."""
+    """1.x, 2.0, 2.1 and 2.2 all multiply by `weight.view(in, out)`, however it is shaped."""
     feats, coords = scene()
     state = {"0.weight": torch.randn(shape)}
     wanted = feats @ state["0.weight"].view(4, 7)
@@ -240,6 +240,27 @@ def test_one_tap_kernels_of_strided_layers_are_as_their_layout_says(layout: str)
     state = {"0.weight": turned.contiguous(), "0.bias": source[0].bias}
     checkpoint.load(model, state, layout)
     assert torch.equal(model[0].weight, source[0].weight)
+
+
+def test_checkpoints_of_spconv_2_1_keep_kernels_of_many_taps_as_rskc() -> None:
+    """Its implicit GEMM (32 taps at the most) has KRSC kernels, its native algorithm RSKC."""
+    widths = {"base_channels": 8, "channels": (8, 16, 16, 8), "layers": (1, 1, 1, 1)}
+    source, model = (SpUNet(4, 5, **widths) for _ in range(2))
+    state = dict(source.state_dict())
+    stem = "conv_input.0.weight"
+    state[stem] = state[stem].movedim(0, 3).contiguous()
+    report = checkpoint.load(model, state)
+    assert report.layout == "spconv-2.1"
+    assert list(report.permuted) == [stem]
+    for key, value in source.state_dict().items():
+        assert torch.equal(model.state_dict()[key], value), key
+    checkpoint.load(model, source.state_dict())
+    layers = [spnn.SubMConv3d(4, 8, 5), spnn.SubMConv3d(8, 8, 3), spnn.SubMConv3d(8, 3, 3)]
+    mixed = spnn.SparseSequential(*layers)
+    given = dict(mixed.state_dict())
+    given["0.weight"] = given["0.weight"].movedim(0, 3)
+    with pytest.raises(ValueError, match="kernels of other shapes"):  # [3, 3, 3, 3, 8] may be both
+        checkpoint.load(mixed, given)
 
 
 def test_what_cannot_be_told_is_refused() -> None:

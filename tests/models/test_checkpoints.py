@@ -263,6 +263,17 @@ def test_checkpoints_of_spconv_2_1_keep_kernels_of_many_taps_as_rskc() -> None:
         checkpoint.load(mixed, given)
 
 
+@pytest.mark.parametrize("layout", ["spconv-1", "spconv-2.1"])
+def test_convert_takes_no_channels_for_taps(layout: str) -> None:
+    """A file of another layout than was said, or of both that spconv 2.1 has."""
+    state = VoxelBackBone8x(4).state_dict()
+    words = (
+        rf"conv_input.0.weight must be a kernel of at most 15 taps an axis as {layout} stores it"
+    )
+    with pytest.raises(ValueError, match=words):
+        checkpoint.convert(state, None, layout)
+
+
 def test_what_cannot_be_told_is_refused() -> None:
     model = spnn.SparseSequential(spnn.SubMConv3d(3, 3, 3, bias=False))
     with pytest.raises(ValueError, match=r"must be in one layout, got shapes that fit \['spconv'"):

@@ -26,7 +26,7 @@ def to_canonical(
         tensor: as the layout stores it.
         layout: one of `LAYOUTS`.
         kernel_size: one entry an axis.
-        pointwise: an spconv 2.2 layer whose 1 x 1 kernel is `[in, out]` memory.
+        pointwise: an spconv 2.x layer whose 1 x 1 kernel is `[in, out]` memory, whatever its shape.
     """
     size, axes = list(kernel_size), len(kernel_size)
     if layout in ("minkowski", "torchsparse"):
@@ -38,12 +38,11 @@ def to_canonical(
         return backwards.permute(order)
     if layout == "spconv-1":
         return tensor.movedim(-1, 0)
-    if layout == "spconv-2.1":
-        return tensor.movedim(-2, 0)
+    kernel = tensor.movedim(-2, 0) if layout == "spconv-2.1" else tensor
     if pointwise:
-        outer, inner = tensor.shape[0], tensor.shape[-1]
-        return tensor.reshape(inner, outer).t().reshape(tensor.shape)
-    return tensor
+        outer, inner = kernel.shape[0], kernel.shape[-1]
+        return kernel.reshape(inner, outer).t().reshape(kernel.shape)
+    return kernel
 
 
 def stored_shapes(layout: str, out: int, size: Sequence[int], inner: int) -> list[list[int]]:
@@ -56,6 +55,17 @@ def stored_shapes(layout: str, out: int, size: Sequence[int], inner: int) -> lis
         "spconv-2.1": [[*size, out, inner]],
         "spconv-1": [[*size, inner, out]],
     }[layout]
+
+
+def stored_as(layout: str, shape: Sequence[int], slot: Slot) -> str:
+    """The layout of one kernel: spconv 2.1 keeps those of its implicit GEMM as 2.2 does."""
+    if layout != "spconv-2.1" or _has(layout, shape, slot):
+        return layout
+    return "spconv" if math.prod(slot.size) <= 32 and _has("spconv", shape, slot) else layout
+
+
+def _has(layout: str, shape: Sequence[int], slot: Slot) -> bool:
+    return list(shape) in stored_shapes(layout, slot.out, slot.size, slot.inner)
 
 
 class Slot:
@@ -100,6 +110,8 @@ def detect(state: State, model: nn.Module | None = None) -> str:
     matched, _ = match(state, list(slots)) if slots else ({}, "")
     fitting = [k for k in LAYOUTS if _fits(k, state, matched, slots)]
     fitting = _by_names(state, fitting)
+    if not fitting and slots and _is_mixed(state, matched, slots):
+        return "spconv-2.1"
     if not fitting:
         _check.fail("checkpoint", f"in one of the layouts {LAYOUTS}", "kernels of other shapes")
     if len(fitting) > 1:
@@ -124,10 +136,16 @@ def _own(state: State, model: nn.Module, slots: dict[str, Slot]) -> str | None:
 def _fits(layout: str, state: State, matched: Mapping[str, str], slots: dict[str, Slot]) -> bool:
     if not slots:
         return any(name.endswith("kernel") for name in state) == (layout in LAYOUTS[3:])
+    return all(_has(layout, state[theirs].shape, slots[n]) for n, theirs in matched.items())
+
+
+def _is_mixed(state: State, matched: Mapping[str, str], slots: dict[str, Slot]) -> bool:
+    """Whether each kernel is in one of spconv 2.1's two layouts, and none may be in either."""
     for name, theirs in matched.items():
-        slot = slots[name]
-        shape = list(state[theirs].shape)
-        if shape not in stored_shapes(layout, slot.out, slot.size, slot.inner):
+        slot, shape = slots[name], state[theirs].shape
+        either = _has("spconv", shape, slot) and _has("spconv-2.1", shape, slot)
+        kept = stored_as("spconv-2.1", shape, slot)
+        if not _has(kept, shape, slot) or (either and math.prod(slot.size) > 1):
             return False
     return True
 

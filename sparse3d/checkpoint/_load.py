@@ -13,11 +13,13 @@ from torch import nn
 
 from .. import _check
 from ._files import PathLike, State, read, save
-from ._layouts import LAYOUTS, Slot, detect, slots_of, stored_shapes, to_canonical
+from ._layouts import LAYOUTS, Slot, detect, slots_of, stored_as, stored_shapes, to_canonical
 from ._names import RULES, bare, exact, is_minkowski_net, match, plain, wrapped
 
 # Entries that upstream models carry and never read.
 _UNUSED = ("point_transforms.", "dropout.", "global_step")
+_MOST_TAPS = 15  # where no model tells: more are channels, of another layout than was said
+_GIVE_MODEL = "give the model it is meant for, in Python: model=..."
 
 
 @dataclass
@@ -114,6 +116,7 @@ def _turned(
 ) -> tuple[torch.Tensor, str]:
     if slot is None:
         return value, ""
+    layout = stored_as(layout, value.shape, slot)
     if layout == slot.layout and not reverse_axes and not _moved_pointwise(slot, layout):
         return value, ""
     shapes = stored_shapes(layout, slot.out, slot.size, slot.inner)
@@ -131,10 +134,10 @@ def _turned(
 
 
 def _is_pointwise(slot: Slot, layout: str) -> bool:
-    """Whether spconv stores this 1 x 1 kernel as `[in, out]` memory."""
+    """Whether spconv 2.x takes this 1 x 1 kernel for `[in, out]` memory, against its shape."""
     steps = getattr(slot.layer, "stride", [1])
     unit = getattr(slot.layer, "subm", False) or max(steps) == 1
-    return layout == "spconv" and math.prod(slot.size) == 1 and unit
+    return layout in ("spconv", "spconv-2.1") and math.prod(slot.size) == 1 and unit
 
 
 def _moved_pointwise(slot: Slot, layout: str) -> bool:
@@ -261,7 +264,6 @@ def _is_flat_bias(name: str, state: State) -> bool:
 
 def _kernels(state: State, layout: str) -> set[str]:
     """Entries that are kernels of sparse convolutions, where shapes can tell."""
-    way_out = "give the model it is meant for, in Python: model=..."
     if layout == "spconv":
         return set()
     if layout in ("minkowski", "torchsparse"):
@@ -273,13 +275,15 @@ def _kernels(state: State, layout: str) -> set[str]:
             if layout != "minkowski" or len(shape) != 2 or is_minkowski_net(state):
                 continue
             if shape[0] in volumes - {1}:
-                _check.fail(name, "a 1 x 1 kernel", f"shape {shape}, maybe channelwise", way_out)
+                _check.fail(
+                    name, "a 1 x 1 kernel", f"shape {shape}, maybe channelwise", _GIVE_MODEL
+                )
         return {name for name, shape in found.items() if len(shape) in (2, 3)}
     sizes = {k: v.ndim for k, v in state.items() if k.endswith("weight") and v.ndim > 2}
     boxes = {name for name, axes in sizes.items() if axes == 5}
     if sizes and not boxes:
         name = next(iter(sizes))
-        _check.fail(name, "a kernel of 3 axes", f"{sizes[name]} dimensions", way_out)
+        _check.fail(name, "a kernel of 3 axes", f"{sizes[name]} dimensions", _GIVE_MODEL)
     return boxes
 
 
@@ -297,7 +301,11 @@ def _cube(
         size = [edge] * 3
     else:
         size = list(tensor.shape[:-2])
-    kernel = to_canonical(tensor, layout, size)
+        if max(size) > _MOST_TAPS:
+            wanted = f"a kernel of at most {_MOST_TAPS} taps an axis as {layout} stores it"
+            _check.fail(name, wanted, list(tensor.shape), _GIVE_MODEL)
+    pointwise = layout == "spconv-2.1" and math.prod(size) == 1
+    kernel = to_canonical(tensor, layout, size, pointwise=pointwise)
     axes = len(size)
     if reverse_axes:
         kernel = kernel.permute(0, *reversed(range(1, axes + 1)), axes + 1)

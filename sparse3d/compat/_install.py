@@ -82,7 +82,11 @@ def install(*names: str, force: bool = False) -> list[str]:
             _check.fail("name", f"one of {known}", repr(name))
         for part in (name, *_COMPANIONS.get(name, ())):
             target = part.split("==", maxsplit=1)[0]
-            if target not in made and (force or not _is_real(target)):
+            if not force and _is_real(target):
+                if part == name:
+                    break  # what a real package brings along is its own
+                continue
+            if target not in made:
                 _register(target, part, force)
                 made.append(target)
     return made
@@ -92,13 +96,14 @@ def uninstall(*names: str) -> None:
     """Take stand-ins away again; what was imported from them keeps working.
 
     Args:
-        *names: as given to `install`; none means all.
+        *names: as given to `install`, with what it registered along with them; none means all.
     """
     for name in names or tuple(_STAND_INS):
-        target = name.split("==", maxsplit=1)[0]
-        if _stands_in(sys.modules.get(target)):
-            _forget(target)
-            _Finder.versions.pop(target, None)
+        for part in (name, *_COMPANIONS.get(name, ())):
+            target = part.split("==", maxsplit=1)[0]
+            if _stands_in(sys.modules.get(target)):
+                _forget(target)
+                _Finder.versions.pop(target, None)
 
 
 def _register(target: str, name: str, force: bool) -> None:

@@ -211,6 +211,69 @@ def test_older_spconv_layouts_are_told_by_shape(layout: str) -> None:
         assert torch.equal(model.state_dict()[key], value), key
 
 
+@pytest.mark.parametrize(
+    ("layout", "shape"),
+    [("spconv", (7, 1, 1, 1, 4)), ("spconv-2.1", (1, 1, 1, 7, 4)), ("spconv-1", (1, 1, 1, 4, 7))],
+)
+@pytest.mark.parametrize("kind", ["SubMConv3d", "SparseConv3d"])
+def test_one_tap_kernels_mean_what_their_spconv_made_of_them(
+    kind: str, layout: str, shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    """1.x, 2.0, 2.1 and 2.2 all multiply by `weight.view(in, out)`, however it is shaped."""
+    feats, coords = scene()
+    state = {"0.weight": torch.randn(shape)}
+    wanted = feats @ state["0.weight"].view(4, 7)
+    file = tmp_path / "ours.pth"
+    checkpoint.convert(state, file, layout)
+    for source, given in ((layout, state), ("spconv", file)):
+        model = spnn.SparseSequential(getattr(spnn, kind)(4, 7, 1, bias=False))
+        checkpoint.load(model, given, source)
+        out = model(spnn.SparseConvTensor(feats, coords, [8] * 3, 1))
+        torch.testing.assert_close(out.features, wanted)
+
+
+@pytest.mark.parametrize("layout", ["spconv-2.1", "spconv-1"])
+def test_one_tap_kernels_of_strided_layers_are_as_their_layout_says(layout: str) -> None:
+    source, model = (spnn.SparseSequential(spnn.SparseConv3d(4, 7, 1, 2)) for _ in range(2))
+    kernel = source[0].kernel().detach()
+    turned = kernel.movedim(0, 3) if layout == "spconv-2.1" else kernel.movedim(0, 4)
+    state = {"0.weight": turned.contiguous(), "0.bias": source[0].bias}
+    checkpoint.load(model, state, layout)
+    assert torch.equal(model[0].weight, source[0].weight)
+
+
+def test_checkpoints_of_spconv_2_1_keep_kernels_of_many_taps_as_rskc() -> None:
+    """Its implicit GEMM (32 taps at the most) has KRSC kernels, its native algorithm RSKC."""
+    widths = {"base_channels": 8, "channels": (8, 16, 16, 8), "layers": (1, 1, 1, 1)}
+    source, model = (SpUNet(4, 5, **widths) for _ in range(2))
+    state = dict(source.state_dict())
+    stem = "conv_input.0.weight"
+    state[stem] = state[stem].movedim(0, 3).contiguous()
+    report = checkpoint.load(model, state)
+    assert report.layout == "spconv-2.1"
+    assert list(report.permuted) == [stem]
+    for key, value in source.state_dict().items():
+        assert torch.equal(model.state_dict()[key], value), key
+    checkpoint.load(model, source.state_dict())
+    layers = [spnn.SubMConv3d(4, 8, 5), spnn.SubMConv3d(8, 8, 3), spnn.SubMConv3d(8, 3, 3)]
+    mixed = spnn.SparseSequential(*layers)
+    given = dict(mixed.state_dict())
+    given["0.weight"] = given["0.weight"].movedim(0, 3)
+    with pytest.raises(ValueError, match="kernels of other shapes"):  # [3, 3, 3, 3, 8] may be both
+        checkpoint.load(mixed, given)
+
+
+@pytest.mark.parametrize("layout", ["spconv-1", "spconv-2.1"])
+def test_convert_takes_no_channels_for_taps(layout: str) -> None:
+    """A file of another layout than was said, or of both that spconv 2.1 has."""
+    state = VoxelBackBone8x(4).state_dict()
+    words = (
+        rf"conv_input.0.weight must be a kernel of at most 15 taps an axis as {layout} stores it"
+    )
+    with pytest.raises(ValueError, match=words):
+        checkpoint.convert(state, None, layout)
+
+
 def test_what_cannot_be_told_is_refused() -> None:
     model = spnn.SparseSequential(spnn.SubMConv3d(3, 3, 3, bias=False))
     with pytest.raises(ValueError, match=r"must be in one layout, got shapes that fit \['spconv'"):

@@ -14,7 +14,7 @@ from torch import nn
 from .. import _check
 from ._files import PathLike, State, read, save
 from ._layouts import LAYOUTS, Slot, detect, slots_of, stored_as, stored_shapes, to_canonical
-from ._names import RULES, bare, exact, is_minkowski_net, match, plain, wrapped
+from ._names import RULES, bare, exact, is_minkowski_net, matches, plain, wrapped
 
 # Entries that upstream models carry and never read.
 _UNUSED = ("point_transforms.", "dropout.", "global_step")
@@ -82,7 +82,7 @@ def load(
     state = read(file)
     layout = _layout(source, state, model)
     targets = model.state_dict()
-    matched, prefix = match(state, list(targets))
+    matched, prefix = _part(state, targets)
     report = LoadReport(layout)
     slots = slots_of(model)
     made: dict[str, torch.Tensor] = {}
@@ -102,6 +102,22 @@ def load(
     model.load_state_dict({**{k: targets[k] for k in report.missing}, **made}, strict=False)
     report.loaded = len(made)
     return report
+
+
+def _part(state: State, targets: State) -> tuple[dict[str, str], str]:
+    """Our name -> the checkpoint's, and the prefix of the one part that has them."""
+    found = matches(state, list(targets))
+    if not found:
+        return {}, ""
+    sized = [
+        prefix
+        for matched, prefix in found
+        if all(state[theirs].numel() == targets[n].numel() for n, theirs in matched.items())
+    ]
+    if found[0][1] and len(sized) > 1:
+        way_out = "hand over the entries of one: {k: v for k, v in read(file).items() if ...}"
+        _check.fail("checkpoint", "with one part that fits the model", sized, way_out)
+    return next((pair for pair in found if pair[1] in sized[:1]), found[0])
 
 
 def _layout(source: str, state: State, model: nn.Module | None = None) -> str:

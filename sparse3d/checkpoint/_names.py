@@ -93,16 +93,24 @@ def is_minkowski_net(names: Iterable[str]) -> bool:
 
 def match(state: State, wanted: Sequence[str]) -> tuple[dict[str, str], str]:
     """Our name -> the checkpoint's, and the prefix under which they were found."""
-    best: dict[str, str] = {}
-    found = ""
+    found = matches(state, wanted)
+    return found[0] if found else ({}, "")
+
+
+def matches(state: State, wanted: Sequence[str]) -> list[tuple[dict[str, str], str]]:
+    """What `match` chose first, then other parts of the checkpoint that have as many entries."""
+    best: list[tuple[dict[str, str], str]] = []
     for rule in RULES:
         forms: tuple[Form, ...] = (exact, plain, bare)
         tables = {form: _table(state, rule, form) for form in forms}
         for prefix in _prefixes([name for table in tables.values() for name in table], wanted):
             matched = _matched(tables, wanted, prefix)
-            if len(matched) > len(best):
-                best, found = matched, prefix
-    return best, found
+            most = len(best[0][0]) if best else 0
+            if len(matched) > most:
+                best = [(matched, prefix)]
+            elif matched and len(matched) == most and prefix not in [known for _, known in best]:
+                best.append((matched, prefix))
+    return best
 
 
 def _table(state: State, rule: Form, form: Form) -> dict[str, list[str]]:

@@ -195,6 +195,21 @@ def test_parts_of_larger_models_are_found_by_prefix() -> None:
     assert torch.equal(model.state_dict()[key], state[f"backbone_3d.{key}"])
 
 
+def test_a_checkpoint_with_two_such_parts_is_refused() -> None:
+    """A teacher and its student: which is meant cannot be told; a twin of other widths can."""
+    model, other = VoxelBackBone8x(4), VoxelBackBone8x(4)
+    state = {f"student.{k}": v for k, v in model.state_dict().items()}
+    both = state | {f"teacher.{k}": v for k, v in other.state_dict().items()}
+    with pytest.raises(ValueError, match=r"one part that fits the model, got \['student.', 'teach"):
+        checkpoint.load(model, both)
+    checkpoint.load(model, other.state_dict() | both, strict=False)  # its own names first
+    assert torch.equal(model.conv_input[0].weight, other.conv_input[0].weight)
+    small = {"a.0.weight": torch.randn(3, 5), "b.0.weight": torch.randn(2, 5)}
+    head = nn.Sequential(nn.Linear(5, 2, bias=False))
+    report = checkpoint.load(head, small, source="spconv")
+    assert report.renamed == {"0.weight": "b.0.weight"}
+
+
 @pytest.mark.parametrize("layout", ["spconv-1", "spconv-2.1"])
 def test_older_spconv_layouts_are_told_by_shape(layout: str) -> None:
     source, model = VoxelResBackBone8x(4), VoxelResBackBone8x(4)

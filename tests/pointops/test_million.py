@@ -1,13 +1,16 @@
-"""A million points: the index, and searches that build one, against the reference's brute force."""
+"""Hundreds of thousands of points against brute force: index, searches that build one, sampling."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import point_oracle as oracle
 import pytest
 import torch
 from point_oracle import make_cloud
 
 from sparse3d import _registry
-from sparse3d.pointops import SpatialIndex, ball_query, knn
+from sparse3d.pointops import SpatialIndex, ball_query, furthest_point_sample, knn
 
 N, Q = 1_000_000, 40
 
@@ -36,3 +39,15 @@ def test_an_index_of_a_million_points_is_exact(shape: str) -> None:
         for expected, mine, again in zip(wanted, one, other, strict=True):
             assert torch.equal(mine, expected[0])
             assert torch.equal(again, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stated", [1, 2])
+def test_sampling_of_a_large_cloud_is_exact(
+    cpu_library: None, threads: Callable[[int], None], shape: str, stated: int
+) -> None:
+    cloud = make_cloud(shape, 150_000, 3)
+    threads(stated)
+    with _registry.force("cpu"):
+        taken = furthest_point_sample(cloud[None], 100, 7)[0].tolist()
+    assert taken == oracle.fps(cloud, 100, 7)

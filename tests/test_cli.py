@@ -196,7 +196,7 @@ def test_two_scans_of_one_name(tmp_path: Path) -> None:
     ("args", "words"),
     [
         (["absent.bin"], "absent.bin: cannot be read: No such file"),
-        (["--config", "nothing", "a.bin"], "nothing.yaml: cannot be read"),
+        (["--config", "nothing", "a.bin"], "nothing: must be a YAML file or the name of one"),
         (["--checkpoint", "nothing.pt", "a.bin"], "nothing.pt: cannot be read"),
         (["--device", "tpu", "a.bin"], "device must be auto, cpu, cuda or mps"),
         (["--config", "minkunet18_w16", "a.bin"], "checkpoint must be given"),

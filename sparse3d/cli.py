@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sparse3d import cli_train
+from sparse3d import _interrupt, cli_train
 from sparse3d._version import __version__
 
 app = typer.Typer(
@@ -90,6 +90,8 @@ def segment(
         cli_train.refuse(context, ("max_remission",), "with --layout", "give one of the two")
     from sparse3d.data.run import Options, run  # help should not wait for torch
 
+    _interrupt.raised()
+
     raise typer.Exit(
         run(
             Options(
@@ -131,6 +133,8 @@ def convert(
     from sparse3d import checkpoint  # help should not wait for torch
     from sparse3d._atomic import said
 
+    _interrupt.raised()
+
     try:
         typer.echo(checkpoint.convert(source, target, layout, reverse_axes=reverse_axes))
     except (ValueError, OSError) as error:
@@ -167,5 +171,7 @@ def view(
 ) -> None:
     """Look at a point cloud: a page of its own that needs no network, or a picture."""
     from sparse3d.view.run import Options, run  # help should not wait for numpy
+
+    _interrupt.raised()
 
     raise typer.Exit(run(Options(scan, labels, truth, save, viewer, layout, drop_invalid, most)))

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from sparse3d import _interrupt
+
 __all__ = ["refuse", "register"]
 
 Root = Annotated[Path, typer.Argument(help="SemanticKITTI's folder, which holds sequences/.")]
@@ -81,6 +83,8 @@ def evaluate(
         refuse(context, (*_NETWORK, "views"), "with --predictions", "give one of the two")
     from sparse3d.data.eval_command import EvalOptions, evaluate  # help should not wait for torch
 
+    _interrupt.raised()
+
     raise typer.Exit(
         evaluate(
             EvalOptions(
@@ -137,6 +141,8 @@ def submit(
         refuse(context, names, "with --check", "give one of the two")
     from sparse3d.data.submit_command import SubmitOptions, submit  # help should not wait for torch
 
+    _interrupt.raised()
+
     raise typer.Exit(
         submit(
             SubmitOptions(
@@ -173,6 +179,8 @@ def train(
 ) -> None:
     """Train a network; the same command goes on where it was interrupted."""
     from sparse3d.train.command import TrainOptions, train  # help should not wait for torch
+
+    _interrupt.raised()
 
     raise typer.Exit(
         train(

@@ -118,7 +118,7 @@ cli_train.register(app)
 @app.command()
 def convert(
     source: Annotated[Path, typer.Argument(help="Checkpoint of another library, or of ours.")],
-    target: Annotated[Path, typer.Argument(help=".safetensors or .pth to write.")],
+    target: Annotated[Path, typer.Argument(help=".safetensors, .pth or .pt to write.")],
     layout: Annotated[
         str,
         typer.Option(
@@ -131,11 +131,14 @@ def convert(
 ) -> None:
     """Rewrite a checkpoint in sparse3d's layout and report what became of every entry."""
     from sparse3d import checkpoint  # help should not wait for torch
-    from sparse3d._atomic import said
+    from sparse3d._atomic import check_file, said
 
     _interrupt.raised()
 
     try:
+        if target.suffix not in (".safetensors", ".pth", ".pt"):
+            raise ValueError(f"target must end in .safetensors, .pth or .pt, got {target}")
+        check_file("target", target)
         typer.echo(checkpoint.convert(source, target, layout, reverse_axes=reverse_axes))
     except (ValueError, OSError) as error:
         line = re.sub(r"\bsource='([\w.-]+)'", r"--layout \1", said(error))

@@ -130,7 +130,8 @@ def submit(
     incomplete: Annotated[
         bool,
         typer.Option(
-            "--incomplete", help="Accept fewer scans than the benchmark's sequences have."
+            "--incomplete",
+            help="Accept fewer scans than the benchmark has, and leave out absent sequences.",
         ),
     ] = False,
     fresh: Fresh = False,

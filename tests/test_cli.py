@@ -413,8 +413,19 @@ def test_what_convert_cannot_do_is_one_line(tmp_path: Path) -> None:
     before = source.read_bytes()
     for target, words in (
         (source, f"target must be another file than the one that is read, got {source}"),
-        (tmp_path / "gone" / "b.pth", f"{tmp_path}/gone/b.pth: No such file or directory"),
-        (tmp_path / "folder.pth", f"{tmp_path}/folder.pth: Is a directory"),
+        (
+            tmp_path / "gone" / "b.pth",
+            f"target must lie in a folder that is there, got {tmp_path}/gone/b.pth; make "
+            f"{tmp_path}/gone first, or name another place",
+        ),
+        (
+            tmp_path / "folder.pth",
+            f"target must be a file, got the folder {tmp_path}/folder.pth; name one in it",
+        ),
+        (
+            tmp_path / "b.xyz",
+            f"target must end in .safetensors, .pth or .pt, got {tmp_path}/b.xyz",
+        ),
     ):
         args = ["convert", str(source), str(target), "--layout", "spconv"]
         made = CliRunner().invoke(app, args)

@@ -88,7 +88,7 @@ def test_while_it_imports(command: list[str], tmp_path: Path) -> None:
             [sys.executable, "-m", "sparse3d", *args],
             cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )  # fmt: skip
         time.sleep(bare + delay)
         program.send_signal(signal.SIGINT)

@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import logging
 import os
 import sys
 from importlib.util import find_spec
@@ -101,5 +102,7 @@ def _run() -> int:
             file=sys.stderr,
         )
         return 2
+    # Where HOME is read-only it says at length that its cache lies elsewhere.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     importlib.import_module("sparse3d.cli").app(prog_name="sparse3d")
     return 0

@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 
 from sparse3d import _interrupt, cli_train
+from sparse3d._usage import OneLine
 from sparse3d._version import __version__
 
 app = typer.Typer(
+    cls=OneLine,
     help="Sparse 3D deep learning: a lidar scan in, labels out.",
-    epilog="Also: sparse3d doctor (what this installation can do), sparse3d selftest --device mps "
+    epilog="Also: sparse3d doctor (what this installation can do), sparse3d selftest "
     "(every operator of a device against the CPU).",
     no_args_is_help=True,
     add_completion=False,

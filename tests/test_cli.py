@@ -236,6 +236,33 @@ def test_version() -> None:
     assert (result.exit_code, result.stdout) == (0, f"sparse3d {__version__}\n")
 
 
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["segment", "--nope"], "No such option: --nope; see sparse3d segment --help"),
+        (["nope"], "No such command 'nope'; see sparse3d --help"),
+        (["--nope"], "No such option: --nope; see sparse3d --help"),
+        (["doctor", "--nope"], "unrecognized arguments: --nope; see sparse3d doctor --help"),
+    ],
+)
+def test_misuse_is_one_line(args: list[str], line: str) -> None:
+    made = subprocess.run(
+        [sys.executable, "-m", "sparse3d", *args],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert (made.returncode, made.stdout, made.stderr) == (2, "", f"error: {line}\n")
+
+
+def test_a_home_that_cannot_be_written_is_no_news(tmp_path: Path) -> None:
+    away = {"HOME": "/dev/null", "XDG_CONFIG_HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null"}
+    kept = {name: value for name, value in os.environ.items() if name != "MPLCONFIGDIR"}
+    made = subprocess.run(
+        [sys.executable, "-m", "sparse3d", "segment", "gone.bin", "--out", str(tmp_path / "o")],
+        capture_output=True, text=True, check=False, timeout=120, env={**kept, **away},
+    )  # fmt: skip
+    assert made.stderr == "error: gone.bin: cannot be read: No such file or directory\n"
+
+
 def test_no_scan_at_all() -> None:
     result = call()
     assert result.exit_code == 2

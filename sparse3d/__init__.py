@@ -1,5 +1,6 @@
 """Sparse 3D deep learning for PyTorch: the same numbers on Apple GPUs, CPUs and NVIDIA GPUs."""
 
+from . import _interrupt  # noqa: F401, ahead of torch
 from ._registry import BackendUnavailable, backends, strict
 from ._version import __version__
 from .kernel_map import Coordinates, KernelMap

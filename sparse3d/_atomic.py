@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["PathLike", "atomic", "said"]
+__all__ = ["PathLike", "atomic", "check_file", "said"]
 
 PathLike = str | os.PathLike[str]
 
@@ -43,6 +43,25 @@ def atomic(path: PathLike) -> Iterator[BinaryIO]:
             cause = OSError(cause.errno, cause.strerror, str(path))
         raise cause from None
     _sync_folder(path.parent)
+
+
+def check_file(name: str, path: PathLike) -> None:
+    """Refuse a file that cannot be written, before any work is done; no folder is made for one.
+
+    Raises:
+        ValueError: It is a folder, or none is there to hold it, or that one is read-only; one line.
+    """
+    path = Path(path)
+    folder = path.parent
+    if path.is_dir():
+        raise ValueError(f"{name} must be a file, got the folder {path}; name one in it")
+    if not folder.is_dir():
+        raise ValueError(
+            f"{name} must lie in a folder that is there, got {path}; make {folder} first, or name "
+            "another place"
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ValueError(f"{name} must be writable, got {path} in {folder}; name another place")
 
 
 def said(error: Exception) -> str:

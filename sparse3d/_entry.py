@@ -2,18 +2,15 @@
 
 import importlib
 import io
+import logging
 import os
 import sys
 from importlib.util import find_spec
 
-from sparse3d import doctor
+from sparse3d import _interrupt, doctor
 
 EXTRA = ("typer", "rich", "matplotlib", "yaml")
 """What the `cli` extra brings, by import name."""
-
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
 
 
 LEFT_ALONE = 1
@@ -27,19 +24,28 @@ def main() -> int:
         The exit status; 2 where the `cli` extra is missing or disk or memory fail, 130 after
         Ctrl-C, 1 in silence where whoever read the output has left.
     """
+    try:
+        return _guarded()
+    finally:
+        _interrupt.final()
+        _interrupt.ended()
+
+
+def _guarded() -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files may be any bytes
     try:
         try:
             return _run()
         finally:
+            _interrupt.final()
             _flush()
     except KeyboardInterrupt:
-        return _stopped("interrupted", INTERRUPTED)
+        return _interrupted()
     except SystemExit as leave:
         # Typer has turned Ctrl-C into its exit already.
         if isinstance(getattr(leave.__context__, "__cause__", None), KeyboardInterrupt):
-            return _stopped("interrupted", INTERRUPTED)
+            return _interrupted()
         raise
     except OSError as error:
         return _refused(error)
@@ -49,6 +55,11 @@ def main() -> int:
         if not _is_memory(error):
             raise
         return _stopped("out of memory; split the scan, or use a machine with more", 2)
+
+
+def _interrupted() -> int:
+    print(_interrupt.LINE, file=sys.stderr)
+    return _interrupt.STATUS
 
 
 def _refused(error: OSError) -> int:
@@ -91,5 +102,7 @@ def _run() -> int:
             file=sys.stderr,
         )
         return 2
+    # Where HOME is read-only it says at length that its cache lies elsewhere.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     importlib.import_module("sparse3d.cli").app(prog_name="sparse3d")
     return 0

@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
-from sparse3d import cli_train
+from sparse3d import _interrupt, cli_train
+from sparse3d._usage import OneLine
 from sparse3d._version import __version__
 
 app = typer.Typer(
+    cls=OneLine,
     help="Sparse 3D deep learning: a lidar scan in, labels out.",
-    epilog="Also: sparse3d doctor (what this installation can do), sparse3d selftest --device mps "
+    epilog="Also: sparse3d doctor (what this installation can do), sparse3d selftest "
     "(every operator of a device against the CPU).",
     no_args_is_help=True,
     add_completion=False,
@@ -90,6 +92,8 @@ def segment(
         cli_train.refuse(context, ("max_remission",), "with --layout", "give one of the two")
     from sparse3d.data.run import Options, run  # help should not wait for torch
 
+    _interrupt.raised()
+
     raise typer.Exit(
         run(
             Options(
@@ -116,7 +120,7 @@ cli_train.register(app)
 @app.command()
 def convert(
     source: Annotated[Path, typer.Argument(help="Checkpoint of another library, or of ours.")],
-    target: Annotated[Path, typer.Argument(help=".safetensors or .pth to write.")],
+    target: Annotated[Path, typer.Argument(help=".safetensors, .pth or .pt to write.")],
     layout: Annotated[
         str,
         typer.Option(
@@ -129,9 +133,14 @@ def convert(
 ) -> None:
     """Rewrite a checkpoint in sparse3d's layout and report what became of every entry."""
     from sparse3d import checkpoint  # help should not wait for torch
-    from sparse3d._atomic import said
+    from sparse3d._atomic import check_file, said
+
+    _interrupt.raised()
 
     try:
+        if target.suffix not in (".safetensors", ".pth", ".pt"):
+            raise ValueError(f"target must end in .safetensors, .pth or .pt, got {target}")
+        check_file("target", target)
         typer.echo(checkpoint.convert(source, target, layout, reverse_axes=reverse_axes))
     except (ValueError, OSError) as error:
         line = re.sub(r"\bsource='([\w.-]+)'", r"--layout \1", said(error))
@@ -167,5 +176,7 @@ def view(
 ) -> None:
     """Look at a point cloud: a page of its own that needs no network, or a picture."""
     from sparse3d.view.run import Options, run  # help should not wait for numpy
+
+    _interrupt.raised()
 
     raise typer.Exit(run(Options(scan, labels, truth, save, viewer, layout, drop_invalid, most)))

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from sparse3d import _interrupt
+
 __all__ = ["refuse", "register"]
 
 Root = Annotated[Path, typer.Argument(help="SemanticKITTI's folder, which holds sequences/.")]
@@ -81,6 +83,8 @@ def evaluate(
         refuse(context, (*_NETWORK, "views"), "with --predictions", "give one of the two")
     from sparse3d.data.eval_command import EvalOptions, evaluate  # help should not wait for torch
 
+    _interrupt.raised()
+
     raise typer.Exit(
         evaluate(
             EvalOptions(
@@ -126,7 +130,8 @@ def submit(
     incomplete: Annotated[
         bool,
         typer.Option(
-            "--incomplete", help="Accept fewer scans than the benchmark's sequences have."
+            "--incomplete",
+            help="Accept fewer scans than the benchmark has, and leave out absent sequences.",
         ),
     ] = False,
     fresh: Fresh = False,
@@ -136,6 +141,8 @@ def submit(
         names = (*_NETWORK, "workers", "drop_invalid", "fresh")
         refuse(context, names, "with --check", "give one of the two")
     from sparse3d.data.submit_command import SubmitOptions, submit  # help should not wait for torch
+
+    _interrupt.raised()
 
     raise typer.Exit(
         submit(
@@ -173,6 +180,8 @@ def train(
 ) -> None:
     """Train a network; the same command goes on where it was interrupted."""
     from sparse3d.train.command import TrainOptions, train  # help should not wait for torch
+
+    _interrupt.raised()
 
     raise typer.Exit(
         train(

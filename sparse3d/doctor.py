@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 
@@ -30,6 +31,14 @@ STATES = ("kernel", "reference")
 """What `sparse3d.backends()` says where the backend is there; anything else is a reason."""
 
 
+class Parser(argparse.ArgumentParser):
+    """Of commands that need no extra: errors of usage are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with 2."""
+        self.exit(2, f"error: {message}; see {self.prog} --help\n")
+
+
 def install_line(extra: str) -> str:
     """The command that installs an extra into the running interpreter."""
     return f"{shlex.quote(sys.executable)} -m pip install '{DISTRIBUTION}[{extra}]'"
@@ -41,7 +50,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     Returns:
         0, or 1 if another project's `sparse3d` is in the way.
     """
-    argparse.ArgumentParser(prog="sparse3d doctor", description=__doc__).parse_args(arguments)
+    Parser(prog="sparse3d doctor", description=__doc__).parse_args(arguments)
     for line in report():
         print(line)
     return 1 if foreign_version() else 0
@@ -94,6 +103,8 @@ def advice() -> list[str]:
     elif _library_error():
         again = f"{python} -m pip install --force-reinstall --no-deps {DISTRIBUTION}"
         lines.append(f"CPU layers are slow without the library: get a C++17 compiler, then {again}")
+    if _version(DISTRIBUTION) is not None and (missing := missing_requirements().get("cli")):
+        lines.append(f"the commands need {', '.join(missing)}: {install_line('cli')}")
     if torch.version.cuda is None and NVIDIA_DRIVER.exists():
         lines.append("an NVIDIA driver is here, but torch is a CPU build: install a CUDA build")
     if platform.system() == "Darwin" and not torch.backends.mps.is_available():

@@ -3,9 +3,9 @@
 The kernels for Apple GPUs are developed on an emulator; a report from a Mac is what confirms them.
 """
 
-import argparse
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +17,7 @@ import torch
 
 import sparse3d
 
-from . import _registry
+from . import _interrupt, _registry, doctor
 from ._cases import clouds
 from ._cases.samples import EMPTY, FLOATING, OPAQUE, WIDE, Size, all_ops, map_calls, samples
 from .kernel_map import Coordinates
@@ -138,14 +138,20 @@ def _largest(ours: list[Tensors], expected: list[Tensors]) -> float:
 
 
 def _compare(
-    report: Report, device: torch.device, sizes: Iterable[Size], cases: Iterable[clouds.Case]
+    report: Report,
+    device: torch.device,
+    sizes: Iterable[Size],
+    cases: Iterable[clouds.Case],
+    progress: Callable[[int, int], None],
 ) -> None:
     dtypes = [torch.float32, torch.float16]
     if _takes_bfloat(device):
         dtypes.append(torch.bfloat16)
     report.lines.append("dtypes: " + ", ".join(str(d).removeprefix("torch.") for d in dtypes))
     backend = _registry.backend_for(device)
-    for name, call, limit in _calls(backend, sizes, cases, dtypes):
+    calls = list(_calls(backend, sizes, cases, dtypes))
+    for number, (name, call, limit) in enumerate(calls):
+        progress(number, len(calls))
         with _registry.force("reference"):
             expected = call(lambda t: t)
         try:
@@ -158,6 +164,7 @@ def _compare(
             report.failures.append(f"FAIL {name}: {type(failure).__name__}: {failure}")
             continue
         report.check(name, error, limit)
+    progress(len(calls), len(calls))
 
 
 def _takes_bfloat(device: torch.device) -> bool:
@@ -213,6 +220,7 @@ def run(
     cases: Iterable[clouds.Case] = CASES,
     rows: int = 80_000,
     repeats: int = 5,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
     """Compare every operator with the reference and time the main layers.
 
@@ -222,6 +230,7 @@ def run(
         cases: clouds and geometries whose maps are compared.
         rows: voxels of the timed layers.
         repeats: timed calls of each layer.
+        progress: called with how many comparisons are done, and of how many.
 
     Returns:
         The report; empty `failures` means all is well.
@@ -238,9 +247,37 @@ def run(
         report.failures.append(f"FAIL backend {backend}: {reason}")
         return report
     with torch.no_grad():
-        _compare(report, where, sizes, cases)
+        _compare(report, where, sizes, cases, progress)
         _layers(report, where, rows, repeats)
     return report
+
+
+def _present() -> str:
+    if torch.backends.mps.is_available():
+        return "mps"
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+class _Counter:
+    """How far it is, on stderr: a bar on a terminal, elsewhere a line now and then."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._every = 0.2 if self._terminal else 30.0
+        self._spoken = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now, ended = time.monotonic(), done == total
+        if now - self._spoken < self._every and not ended:
+            return
+        self._spoken = now
+        if self._terminal:
+            full = 40 * done // max(total, 1)
+            bar = f"[{'#' * full}{'.' * (40 - full)}] {done}/{total}"
+            sys.stderr.write(f"\r\x1b[K{'' if ended else bar}")
+        elif not ended:
+            sys.stderr.write(f"selftest: {done} of {total}\n")
+        sys.stderr.flush()
 
 
 def main(arguments: list[str]) -> int:
@@ -249,20 +286,29 @@ def main(arguments: list[str]) -> int:
     Returns:
         0 where everything agrees, else 1.
     """
-    parser = argparse.ArgumentParser(prog="sparse3d selftest", description=__doc__)
-    parser.add_argument("--device", default="mps", choices=["mps", "cuda", "cpu"])
+    parser = doctor.Parser(prog="sparse3d selftest", description=__doc__)
+    choices = ["auto", "mps", "cuda", "cpu"]
+    way = "auto takes mps where there is one, else cuda, else cpu"
+    parser.add_argument("--device", default="auto", choices=choices, help=way)
     parser.add_argument("--rows", type=int, default=80_000, help="voxels of the timed layers")
     options = parser.parse_args(arguments)
     if not 1 <= options.rows <= MOST_ROWS:
         parser.error(f"--rows must be from 1 to {MOST_ROWS}, got {options.rows}")
-    report = run(options.device, rows=options.rows)
+    _interrupt.raised()
+    device = _present() if options.device == "auto" else options.device
+    sys.stdout.write(f"selftest of {device} against the CPU reference; it takes minutes\n")
+    sys.stdout.flush()
+    report = run(device, rows=options.rows, progress=_Counter())
     passed = report.checks - len(report.failures)
     verdict = f"{passed} of {report.checks} checks passed"
     sys.stdout.write("\n".join([*report.lines, *report.failures, verdict]) + "\n")
     status = int(bool(report.failures))
-    if options.device == "mps" and not status and FAST_MATH not in os.environ:
+    if device == "mps" and not status and FAST_MATH not in os.environ:
         # The compiler reads the switch once a process.
         command = [sys.executable, "-m", "sparse3d", "selftest", *arguments]
+        # Ctrl-C reaches both: the other one says so.
+        before = signal.signal(signal.SIGINT, lambda *_: None)
         again = subprocess.run(command, env=os.environ | {FAST_MATH: "1"}, check=False)
+        signal.signal(signal.SIGINT, before)
         status = again.returncode
     return status

@@ -196,7 +196,7 @@ def test_two_scans_of_one_name(tmp_path: Path) -> None:
     ("args", "words"),
     [
         (["absent.bin"], "absent.bin: cannot be read: No such file"),
-        (["--config", "nothing", "a.bin"], "nothing.yaml: cannot be read"),
+        (["--config", "nothing", "a.bin"], "nothing: must be a YAML file or the name of one"),
         (["--checkpoint", "nothing.pt", "a.bin"], "nothing.pt: cannot be read"),
         (["--device", "tpu", "a.bin"], "device must be auto, cpu, cuda or mps"),
         (["--config", "minkunet18_w16", "a.bin"], "checkpoint must be given"),
@@ -234,6 +234,33 @@ def test_options_without_effect_are_refused(args: list[str], words: str) -> None
 def test_version() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"sparse3d {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["segment", "--nope"], "No such option: --nope; see sparse3d segment --help"),
+        (["nope"], "No such command 'nope'; see sparse3d --help"),
+        (["--nope"], "No such option: --nope; see sparse3d --help"),
+        (["doctor", "--nope"], "unrecognized arguments: --nope; see sparse3d doctor --help"),
+    ],
+)
+def test_misuse_is_one_line(args: list[str], line: str) -> None:
+    made = subprocess.run(
+        [sys.executable, "-m", "sparse3d", *args],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert (made.returncode, made.stdout, made.stderr) == (2, "", f"error: {line}\n")
+
+
+def test_a_home_that_cannot_be_written_is_no_news(tmp_path: Path) -> None:
+    away = {"HOME": "/dev/null", "XDG_CONFIG_HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null"}
+    kept = {name: value for name, value in os.environ.items() if name != "MPLCONFIGDIR"}
+    made = subprocess.run(
+        [sys.executable, "-m", "sparse3d", "segment", "gone.bin", "--out", str(tmp_path / "o")],
+        capture_output=True, text=True, check=False, timeout=120, env={**kept, **away},
+    )  # fmt: skip
+    assert made.stderr == "error: gone.bin: cannot be read: No such file or directory\n"
 
 
 def test_no_scan_at_all() -> None:
@@ -413,8 +440,19 @@ def test_what_convert_cannot_do_is_one_line(tmp_path: Path) -> None:
     before = source.read_bytes()
     for target, words in (
         (source, f"target must be another file than the one that is read, got {source}"),
-        (tmp_path / "gone" / "b.pth", f"{tmp_path}/gone/b.pth: No such file or directory"),
-        (tmp_path / "folder.pth", f"{tmp_path}/folder.pth: Is a directory"),
+        (
+            tmp_path / "gone" / "b.pth",
+            f"target must lie in a folder that is there, got {tmp_path}/gone/b.pth; make "
+            f"{tmp_path}/gone first, or name another place",
+        ),
+        (
+            tmp_path / "folder.pth",
+            f"target must be a file, got the folder {tmp_path}/folder.pth; name one in it",
+        ),
+        (
+            tmp_path / "b.xyz",
+            f"target must end in .safetensors, .pth or .pt, got {tmp_path}/b.xyz",
+        ),
     ):
         args = ["convert", str(source), str(target), "--layout", "spconv"]
         made = CliRunner().invoke(app, args)

@@ -57,6 +57,14 @@ def test_missing_extras_are_named_with_their_line(site, capsys):
     assert "pip install 'sparse3d-torch[one]'" in out
 
 
+def test_what_the_commands_lack_is_advised(site, capsys):
+    distribution(site, "sparse3d-torch", requires=["not-there-at-all; extra == 'cli'"])
+    doctor.main()
+    out = capsys.readouterr().out
+    assert "advice     the commands need not-there-at-all: " in out
+    assert "nothing to mend" not in out
+
+
 def test_a_backend_that_breaks_does_not_stop_the_report(monkeypatch, capsys):
     def broken():
         raise OSError("no such\nthing")

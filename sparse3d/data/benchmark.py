@@ -110,6 +110,11 @@ class Ledger:
         with atomic(note) as file:
             file.write(json.dumps(self._key, indent=1).encode())
 
+    def drop(self) -> None:
+        """Take away what `claim` and `add` have left here."""
+        for path in (self.folder / "evaluation.json", *self.folder.glob("scans-*.jsonl")):
+            path.unlink(missing_ok=True)
+
     def records(self) -> dict[str, Record]:
         """All records so far, by scan; a scored scan beats an error."""
         found: dict[str, Record] = {}

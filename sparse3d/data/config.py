@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,20 +127,30 @@ def config_path(source: str | os.PathLike[str]) -> Path:
         ValueError: There is none of that name; the nearest one is named.
     """
     path = Path(source)
-    if path.suffix:
+    if path.suffix and not _is(path, Path.is_dir):
         return path
     folder = _PACKAGE / "configs"
-    path = folder / f"{source}.yaml"
+    named = folder / f"{source}.yaml"
+    if _is(named, Path.is_file):
+        return named
+    if _is(path, Path.is_dir):
+        raise ValueError(f"{source}: must be a YAML file, got a folder; name a file in it")
+    if _is(path, Path.is_file):
+        return path
+    names = sorted(entry.stem for entry in folder.glob("*.yaml"))
+    near = difflib.get_close_matches(str(source), names, 1)
+    way = f"write {near[0]}" if near else f"there are {', '.join(names)}"
+    raise ValueError(
+        f"{source}: must be a YAML file or the name of one in the package, got neither; {way}"
+    )
+
+
+def _is(path: Path, kind: Callable[[Path], bool]) -> bool:
+    """Whether there is one of that kind; no system has names that are too long for it."""
     try:
-        found = path.exists()
-    except OSError:  # too long for a name
-        found = False
-    if not found:
-        names = sorted(entry.stem for entry in folder.glob("*.yaml"))
-        near = difflib.get_close_matches(str(source), names, 1)
-        way = f"write {near[0]}" if near else f"there are {', '.join(names)}"
-        raise ValueError(f"{path}: cannot be read: No such file or directory; {way}")
-    return path
+        return kind(path)
+    except (OSError, ValueError):
+        return False
 
 
 def parse_config(table: Mapping[str, Any], path: Path) -> SegmentConfig:
@@ -147,21 +158,22 @@ def parse_config(table: Mapping[str, Any], path: Path) -> SegmentConfig:
     check_keys(table, _SECTIONS, path)
     feed = _table(table, "input", path)
     check_keys(feed, _INPUT, path, "input.")
-    features = tuple(feed.get("features", ()))
-    unknown = [name for name in features if name not in FEATURES]
-    if unknown or not features:
-        raise ValueError(f"{path}: input.features must come from {list(FEATURES)}, got {unknown}")
+    features = _features(feed, path)
     size = _metres(feed, "voxel_size", path)
     representative = _choice(feed, "representative", ("first", "mean", "each"), path)
+    network = _choice({"network": "minkunet", **table}, "network", tuple(NETWORKS), path)
+    model, classes = _table(table, "model", path), _classes(table, path)
+    _check_count(model, network, "num_classes", len(classes), "classes", path)
+    _check_count(model, network, "in_channels", len(features), "input.features", path)
     return SegmentConfig(
         name=str(table.get("name", path.stem)),
-        model=_table(table, "model", path),
+        model=model,
         voxel_size=size,
         rounding=_choice(feed, "rounding", ("floor", "round"), path),
         representative=representative,
         features=features,
-        classes=_classes(table, path),
-        network=_choice({"network": "minkunet", **table}, "network", tuple(NETWORKS), path),
+        classes=classes,
+        network=network,
         dtype=_choice({"dtype": "float32", **feed}, "dtype", ("float32", "float64"), path),
         views=parse_views(table.get("views", 1), path),
         average=_choice({"average": _AVERAGES[0], **table}, "average", _AVERAGES, path),
@@ -194,6 +206,35 @@ def dump_config(config: SegmentConfig) -> str:
     return text
 
 
+def _features(feed: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    """Input channels by name, at least one."""
+    features = feed.get("features", [])
+    listed = features if isinstance(features, list) else [features]
+    unknown = [name for name in listed if name not in FEATURES]
+    if unknown or not listed or listed is not features:
+        raise ValueError(
+            f"{path}: input.features must come from {list(FEATURES)}, as a list, "
+            f"got {unknown or features!r}"
+        )
+    return tuple(listed)
+
+
+def _check_count(
+    model: Mapping[str, Any], network: str, key: str, count: int, what: str, path: Path
+) -> None:
+    """Refuse a network that is not as wide as the entries at its end say."""
+    default = inspect.signature(NETWORKS[network].build).parameters[key].default
+    if default is inspect.Parameter.empty:
+        default = None
+    value = model.get(key, default)
+    if type(value) is not int or value != count:
+        got = "none" if value is None else repr(value)
+        raise ValueError(
+            f"{path}: model.{key} must be {count}, the number of {what}, got {got}; "
+            f"write {key}: {count}, or change {what}"
+        )
+
+
 def _classes(table: Mapping[str, Any], path: Path) -> tuple[int, ...]:
     """Raw ids by output channel: listed, or all 19 (or 20) of a label map."""
     if "classes" in table:
@@ -202,8 +243,12 @@ def _classes(table: Mapping[str, Any], path: Path) -> tuple[int, ...]:
                 f"{path}: label_map must be left out beside classes, got {table['label_map']!r}"
             )
         classes = table["classes"]
-        bad = [raw for raw in classes if raw not in RAW_NAMES]
-        if bad or not classes:
+        if not isinstance(classes, list) or not classes:
+            raise ValueError(
+                f"{path}: classes must be a list of SemanticKITTI raw ids, got {classes!r}"
+            )
+        bad = [raw for raw in classes if type(raw) is not int or raw not in RAW_NAMES]
+        if bad:
             raise ValueError(f"{path}: classes must be SemanticKITTI raw ids, got {bad}")
         return tuple(classes)
     name = table.get("label_map", "official")
@@ -242,7 +287,9 @@ def _choice(table: Mapping[str, Any], key: str, choices: tuple[str, ...], path: 
 def _metres(feed: Mapping[str, Any], key: str, path: Path) -> float:
     size = feed.get(key)
     if not isinstance(size, (int, float)) or isinstance(size, bool) or not 0 < size < 100:
-        raise ValueError(f"{path}: input.{key} must be a number of metres, got {size!r}")
+        raise ValueError(
+            f"{path}: input.{key} must be a number of metres above 0 and below 100, got {size!r}"
+        )
     return float(size)
 
 

@@ -98,6 +98,7 @@ class SemanticKITTI(Dataset[Sample]):
         sequences: Other sequences than the split's.
         labels: Read labels; by default for ``train`` and ``val``.
         drop_invalid: Leave out points with NaN or infinite values instead of raising.
+        incomplete: Leave out sequences that are not there, as long as one is.
 
     Raises:
         ValueError: The split is unknown, or a folder of it is missing or empty; one line.
@@ -111,6 +112,7 @@ class SemanticKITTI(Dataset[Sample]):
         sequences: Sequence[int] | None = None,
         labels: bool | None = None,
         drop_invalid: bool = False,
+        incomplete: bool = False,
     ) -> None:
         if split not in SPLITS:
             raise ValueError(f"split must be one of {list(SPLITS)}, got {split!r}")
@@ -119,10 +121,13 @@ class SemanticKITTI(Dataset[Sample]):
         if wrong or not chosen or len(set(chosen)) != len(chosen):
             raise ValueError(f"sequences must be different numbers from 0 to 21, got {chosen}")
         self.split = split
-        self.sequences = chosen
         self.labels = split != "test" if labels is None else labels
         self.drop_invalid = drop_invalid
         self.folder = _sequences(Path(root))
+        here = tuple(n for n in chosen if (self.folder / f"{n:02d}" / "velodyne").is_dir())
+        self.absent = tuple(n for n in chosen if n not in here) if incomplete and here else ()
+        """Sequences that were left out."""
+        self.sequences = chosen = here if self.absent else chosen
         self.frames: list[Frame] = []
         notes: list[str] = []
         for number in chosen:
@@ -172,9 +177,11 @@ def _frames(folder: Path, number: int, split: str) -> list[Frame]:
     scans = place / "velodyne"
     if not scans.is_dir():
         there = sorted(p.name for p in folder.iterdir() if (p / "velodyne").is_dir())
+        way = "name those that you have with sequences (--sequences)"
+        if split == "test":
+            way = "leave out those that are not there with incomplete (--incomplete)"
         raise ValueError(
-            f"{scans}: must be there for split {split!r}, got sequences {there}; "
-            "name those that you have with sequences (--sequences)"
+            f"{scans}: must be there for split {split!r}, got sequences {there}; {way}"
         )
     names = sorted(entry.name for entry in os.scandir(scans) if entry.name.endswith(".bin"))
     if not names:

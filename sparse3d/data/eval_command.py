@@ -91,6 +91,8 @@ def _evaluate(options: EvalOptions, team: Team) -> int:
         drop_invalid=options.drop_invalid,
     )  # fmt: skip
     judge = _Judge(options, known, team)
+    if judge.folder is not None:
+        _check_predictions(judge.folder, data)
     with alone_in(options.out) if team.rank == 0 else nullcontext():
         return _score(options, judge, data, team)
 
@@ -104,7 +106,7 @@ def _score(options: EvalOptions, judge: _Judge, data: SemanticKITTI, team: Team)
         if done:
             _say(f"{len(done)} of {len(data)} scans are counted already in {options.out}")
     records = _count(data, judge, ledger, done, options, team)
-    return _finish(data, records, options, team)
+    return _finish(data, records, ledger, options, team)
 
 
 def _label_map(name: str) -> LabelMap:
@@ -144,7 +146,10 @@ class _Judge:
             return Record.of(name, self.known.to_train(self._labels(tried)), true)
         except (ValueError, OSError) as error:
             text = " ".join(str(error).split())
-            named = any(str(path) in text for path in (tried.frame.label, tried.frame.scan))
+            paths = [tried.frame.label, tried.frame.scan]
+            if self.folder is not None:
+                paths.append(prediction_path(self.folder, tried.frame))
+            named = any(str(path) in text for path in paths)
             return Record(name, error=text if named else f"{tried.frame.label}: {text}")
 
     def _labels(self, tried: Tried) -> npt.NDArray[np.uint32]:
@@ -159,6 +164,16 @@ class _Judge:
         except ValueError as error:
             raise ScanError(f"{path}: {error}") from None
         return labels
+
+
+def _check_predictions(folder: Path, data: SemanticKITTI) -> None:
+    """Refuse a folder with no label of any scan, before anything is written."""
+    if not any(prediction_path(folder, frame).exists() for frame in data.frames):
+        first = prediction_path(folder, data.frames[0]).relative_to(folder)
+        raise ValueError(
+            f"{folder}: must hold labels as {first}, got none for {len(data)} "
+            f"scan{'s' * (len(data) > 1)}; name the folder above sequences"
+        )
 
 
 def prediction_path(folder: Path, frame: Frame) -> Path:
@@ -221,12 +236,25 @@ def _count(
 
 
 def _finish(
-    data: SemanticKITTI, records: dict[str, Record], options: EvalOptions, team: Team
+    data: SemanticKITTI,
+    records: dict[str, Record],
+    ledger: Ledger,
+    options: EvalOptions,
+    team: Team,
 ) -> int:
     table = Confusion(CLASS_NAMES)
     for record in records.values():
         record.add_to(table)
     numbers = report(table, records)
+    if not numbers["scans"]:
+        team.wait()  # all have read
+        if team.rank > 0:
+            return 0
+        ledger.drop()
+        raise ValueError(
+            f"{data.folder}: must hold a scan that can be scored, got {len(records)} broken; "
+            "nothing is written"
+        )
     if team.rank > 0:
         return 0
     numbers |= {"split": options.split, "sequences": list(data.sequences)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from rich.table import Table
 from sparse3d.data.coarse import COARSE_NAMES, coarse_scores, to_coarse
 from sparse3d.data.config import load_config
 from sparse3d.data.evaluate import held_out
-from sparse3d.data.files import check_folder, write_labels, write_scan
+from sparse3d.data.files import alone_in, check_folder, write_labels, write_scan
 from sparse3d.data.kitti import Scan, ScanError, read_labels, read_scan
 from sparse3d.data.metrics import Confusion
 from sparse3d.data.readers import ending_of, read_points, scans_in, stem_of
@@ -76,18 +77,26 @@ class _Tally:
 
 def run(options: Options) -> int:
     """Segment every scan, print tables, and return the exit status: 0, or 2 after any error."""
+    with ExitStack() as held:
+        try:
+            check_folder("--out", options.out)
+            segmenter = Segmenter.load(
+                load_config(options.config), options.checkpoint, choose_device(options.device)
+            )
+            paths = _expand(options)
+            if paths or options.demo:
+                held.enter_context(alone_in(options.out))
+            if options.demo:
+                paths.append(_make_demo(options))
+        except (ValueError, OSError) as error:
+            _complain(error)
+            return 2
+        return _segment(paths, options, segmenter)
+
+
+def _segment(paths: list[Path], options: Options, segmenter: Segmenter) -> int:
+    """Every scan, then the tables."""
     console = Console()
-    try:
-        check_folder("--out", options.out)
-        segmenter = Segmenter.load(
-            load_config(options.config), options.checkpoint, choose_device(options.device)
-        )
-        paths = _expand(options)
-        if options.demo:
-            paths.append(_make_demo(options))
-    except (ValueError, OSError) as error:
-        _complain(error)
-        return 2
     tally = _Tally()
     with _progress(len(paths)) as progress:
         task = progress.add_task("segment", total=len(paths))

@@ -105,10 +105,27 @@ def load_into(model: torch.nn.Module, config: SegmentConfig, path: PathLike) -> 
         layout = "spconv" if own else checkpoint.detect(state, model)
         checkpoint.load(model, state, layout, reverse_axes=not own)
     except ValueError as error:
+        found = _classes_in(state, config)
+        last = NETWORKS[config.network].bias.removesuffix("bias")
+        if last in str(error) and found not in (None, len(config.classes)):
+            raise ValueError(
+                f"{path}: must have {len(config.classes)} classes, num_classes of config "
+                f"{config.name!r}, got {found}; name the config it was trained with (--config), "
+                f"or write num_classes: {found} and its {found} classes there"
+            ) from None
         raise ValueError(
             f"{path}: must fit the network of config {config.name!r}: {error}; name the config it "
             "was trained with (--config)"
         ) from None
+
+
+def _classes_in(state: dict[str, torch.Tensor], config: SegmentConfig) -> int | None:
+    """How many classes a checkpoint has logits for, where its last layer has a name we know."""
+    last = (f".{NETWORKS[config.network].bias}", ".conv_seg.bias")
+    for name, value in state.items():
+        if f".{name}".endswith(last) and value.ndim == 1:
+            return len(value)
+    return None
 
 
 class Segmenter:

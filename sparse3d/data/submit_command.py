@@ -8,10 +8,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparse3d._atomic import check_file
 from sparse3d.data.benchmark import Ledger, Samples, digest, identity
 from sparse3d.data.config import load_config
 from sparse3d.data.dataset import SemanticKITTI
-from sparse3d.data.files import alone_in, check_folder, write_labels
+from sparse3d.data.files import alone_in, write_labels
 from sparse3d.data.kitti import LABEL_BYTES, POINT_BYTES
 from sparse3d.data.progress import bar
 from sparse3d.data.segment import Segmenter, choose_device
@@ -34,7 +35,7 @@ class SubmitOptions:
         check: Only check a zip that is there.
         workers: Processes that read scans ahead.
         drop_invalid: Points with NaN or infinite values get label 0 instead of an error.
-        incomplete: Accept a folder with fewer scans than the benchmark has.
+        incomplete: Accept a folder with fewer scans or sequences than the benchmark has.
         fresh: Forget what an interrupted run has predicted.
     """
 
@@ -58,10 +59,14 @@ def submit(options: SubmitOptions) -> int:
 def _submit(options: SubmitOptions, team: Team) -> int:
     if options.out.suffix != ".zip":
         raise ValueError(f"--out must end with .zip, got {options.out}")
-    if options.out.is_dir():
-        raise ValueError(f"--out must be a file, got the folder {options.out}; name another")
-    check_folder("the folder of --out", options.out.parent)
-    data = SemanticKITTI(options.root, "test", drop_invalid=options.drop_invalid)
+    if not options.check:
+        check_file("--out", options.out)
+    data = SemanticKITTI(
+        options.root, "test", drop_invalid=options.drop_invalid, incomplete=options.incomplete
+    )
+    if data.absent and team.rank == 0:
+        names = ", ".join(f"{number:02d}" for number in data.absent)
+        sys.stderr.write(f"warning: sequences {names} are not there and left out\n")
     if data.notes and not options.incomplete:
         raise ValueError(f"{data.notes[0]}; accept that with --incomplete")
     if not options.check:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from sparse3d._atomic import check_file
 from sparse3d.data.cloud import PointCloud
 from sparse3d.data.kitti import read_labels
 from sparse3d.data.readers import read_points, stem_of
@@ -79,6 +80,7 @@ def _check(options: Options) -> None:
     for taken in (options.scan, options.labels, options.truth):
         if taken is not None and taken.resolve() == save.resolve():
             raise ValueError(f"save must not be one of the files read, got {save}")
+    check_file("--save", save)
 
 
 def _scene(options: Options) -> Scene:
@@ -100,8 +102,8 @@ def _show(scene: Scene, options: Options) -> None:
         return
     save = options.save
     if save is not None:
-        save.parent.mkdir(parents=True, exist_ok=True)
         (write_still if save.suffix.lower() == ".png" else write_page)(save, scene)
+        sys.stdout.write(f"wrote {save}\n")
         return
     folder = Path(tempfile.mkdtemp(prefix="sparse3d-view-"))  # the browser reads it after we ended
     page = folder / f"{stem_of(scene.cloud.path)}.html"

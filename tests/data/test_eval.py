@@ -308,6 +308,10 @@ def test_damaged_records_are_named_or_counted_again(kitti: Path, tmp_path: Path)
         (["ROOT", "--label-map", "mine"], "label_map must be one of"),
         (["ROOT", "--predictions", "gone"], "gone: must be the folder above sequences, got none"),
         (
+            ["ROOT", "--predictions", "ROOT"],
+            "must hold labels as sequences/08/predictions/000000.label, got none for",
+        ),
+        (
             ["ROOT", "--config", "minkunet18_w16", "--checkpoint", "DEMO"],
             "must be of shape [32, 3, 3, 3, 16]",
         ),
@@ -323,6 +327,22 @@ def test_bad_arguments_are_one_line(
     assert len(result.stderr.splitlines()) == 1
     assert result.stderr.startswith("error: ")
     assert words in result.stderr
+    assert not (tmp_path / "o").exists()
+
+
+def test_nothing_is_written_where_nothing_is_scored(tmp_path: Path) -> None:
+    root, out = make_kitti(tmp_path / "kitti", {8: 2}), tmp_path / "o"
+    folder = tmp_path / "p" / "sequences" / "08" / "predictions"
+    folder.mkdir(parents=True)
+    (folder / "000000.label").write_bytes(b"123")
+    result = call(root, "--predictions", tmp_path / "p", "--out", out)
+    assert (result.exit_code, result.stdout) == (2, "")
+    lines = result.stderr.splitlines()
+    paths = [folder / "000000.label", folder / "000001.label", root / "sequences"]
+    for path, line in zip(paths, lines[-3:], strict=True):
+        assert line.startswith(f"error: {path}: ")
+        assert line.count(str(tmp_path)) == 1
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

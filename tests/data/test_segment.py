@@ -73,6 +73,8 @@ def test_every_recipe_in_the_package_loads() -> None:
     ("old", "new", "words"),
     [
         ("voxel_size: 0.1", "voxel_size: fine", "voxel_size must be a number"),
+        ("voxel_size: 0.1", "voxel_size: 5000", "metres above 0 and below 100, got 5000"),
+        ("voxel_size: 0.1", "voxel_size: -0.35", r"metres above 0 and below 100, got -0\.35"),
         ("rounding: round", "rounding: up", "rounding must be one of"),
         ("representative: first", "representative: last", "representative must be one of"),
         ("remission]", "color]", "features must come from"),
@@ -80,6 +82,25 @@ def test_every_recipe_in_the_package_loads() -> None:
         ("rounding: round", "rounding: round, range: 3", r"got input\.range"),
         ("num_classes: 19", "num_classes: 7", "classes must be listed"),
         ("model:", "classes: [10, 12]\nmodel:", r"raw ids, got \[12\]"),
+        ("model:", "classes: 5\nmodel:", "classes must be a list of SemanticKITTI raw ids, got 5"),
+        ("model:", "classes: [[10]]\nmodel:", r"raw ids, got \[\[10\]\]"),
+        (
+            "model:",
+            "classes: [10, 40]\nmodel:",
+            "num_classes must be 2, the number of classes, got 19; write num_classes: 2",
+        ),
+        (
+            "model: {in_channels: 4, num_classes: 19",
+            "classes: [10]\nmodel: {in_channels: 4, num_classes: one",
+            "num_classes must be 1, the number of classes, got 'one'",
+        ),
+        (
+            "model:",
+            "network: spunet\nclasses: [10]\nmodel: {in_channels: 4}\nabout:",
+            "num_classes must be 1, the number of classes, got none",
+        ),
+        ("in_channels: 4", "in_channels: 3", r"in_channels must be 4, the number of input\.feat"),
+        ("[x, y, z, remission]", "x", "features must come from .* as a list, got 'x'"),
         ("model:", "label_map: mine\nmodel:", "label_map must be one of"),
         ("model:", "views: 0\nmodel:", "views must be a whole number from 1 to 16, got 0"),
         ("model: {", "model: [{", "must be YAML"),
@@ -100,12 +121,33 @@ def test_a_pipe_is_no_recipe(tmp_path: Path) -> None:
 
 
 def test_absent_recipe() -> None:
-    with pytest.raises(
-        ValueError, match=r"nnn\.yaml: cannot be read: No such file.*there are demo"
-    ):
+    with pytest.raises(ValueError, match=r"nnn: must be a YAML file or the name.*there are demo"):
         load_config("n" * 300)
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match=r"^no-such-recipe: must be a YAML file"):
         load_config("no-such-recipe")
+
+
+def test_a_folder_is_named_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("empty", "empty.yaml", "demo"):
+        Path(name).mkdir()
+    for name in ("empty", "empty.yaml", "./empty", str(tmp_path / "empty")):
+        with pytest.raises(ValueError, match="must be a YAML file, got a folder") as caught:
+            load_config(name)
+        assert str(caught.value).startswith(f"{name}: ")
+    assert load_config("demo").weights == "demo.pt"
+    Path("plain").write_text(GOOD)
+    assert load_config("plain").name == "plain"
+
+
+def test_weights_of_other_classes_are_told_from_other_widths(
+    tmp_path: Path, demo: Segmenter
+) -> None:
+    text = Path("sparse3d/configs/demo.yaml").read_text().split("weights: demo.pt")
+    text[1] = text[1].replace("num_classes: 11", "num_classes: 19").split("classes: [10")[0]
+    config = load_config(recipe(tmp_path, "".join(text)))
+    with pytest.raises(ValueError, match=r"must have 19 classes.*got 11; .*num_classes: 11"):
+        Segmenter.load(config, demo.config.weights_path(), torch.device("cpu"))
 
 
 def test_channels_say_nothing_of_the_mounting() -> None:

@@ -109,6 +109,36 @@ def test_what_is_wrong_is_found(
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_absent_sequences_are_left_out(tmp_path: Path) -> None:
+    root = make_kitti(tmp_path / "kitti", {11: 1}, labels=False)
+    path = tmp_path / "a.zip"
+    result = call(root, "--out", path, "--device", "cpu")
+    assert result.exit_code == 2
+    assert "(--incomplete)" in result.stderr
+    for check in ((), ("--check",)):
+        result = call(root, "--out", path, "--incomplete", *check)
+        assert result.exit_code == 0, result.output
+        assert "1 scans of 1 sequences" in result.stdout
+        absent = ", ".join(str(number) for number in range(12, 22))
+        assert f"warning: sequences {absent} are not there and left out\n" in result.stderr
+    with zipfile.ZipFile(path) as entries:
+        assert entries.namelist()[1:] == [
+            "sequences/11/",
+            "sequences/11/predictions/",
+            "sequences/11/predictions/000000.label",
+        ]
+    empty = make_kitti(tmp_path / "other", {8: 1})
+    result = call(empty, "--out", tmp_path / "b.zip", "--incomplete")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+
+
+def test_no_folder_is_made_for_a_zip(kitti: Path, tmp_path: Path) -> None:
+    result = call(kitti, "--out", tmp_path / "x" / "a.zip", "--incomplete")
+    assert result.exit_code == 2
+    assert "--out must lie in a folder that is there, got " in result.stderr
+    assert not (tmp_path / "x").exists()
+
+
 def test_no_zip_without_every_scan(tmp_path: Path, kitti: Path) -> None:
     root = make_kitti(tmp_path / "kitti", dict.fromkeys(range(11, 22), 1), labels=False)
     scan = root / "sequences" / "17" / "velodyne" / "000000.bin"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from faults.commands import COMMAND, names, run, start
+from faults.commands import COMMAND, ROOT, names, run, start
 
 pytest.importorskip("typer")
 pytest.importorskip("matplotlib")
@@ -68,6 +68,47 @@ def test_convert(tmp_path: Path) -> None:
     )
     assert (status, err) == (130, "error: interrupted\n")
     assert names(tmp_path) == ["a.pth"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["doctor"], ["segment", "SCAN", "--out", "out"], ["view", "SCAN", "--save", "v.html"]],
+    ids=lambda command: command[0],
+)
+def test_while_it_imports(command: list[str], tmp_path: Path) -> None:
+    """At any time from the first import to the interpreter's end: 130 and a line, or all done."""
+    write_scan(tmp_path / "SCAN.bin", STREET.points)
+    args = [word.replace("SCAN", "SCAN.bin") for word in command]
+    begun = time.monotonic()
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    bare = time.monotonic() - begun
+    interrupted = 0
+    for delay in (0.2, 0.6, 1.0, 1.5, 2.0, 2.5, 3.0):
+        program = subprocess.Popen(
+            [sys.executable, "-m", "sparse3d", *args],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        )  # fmt: skip
+        time.sleep(bare + delay)
+        program.send_signal(signal.SIGINT)
+        _, err = program.communicate(timeout=120)
+        assert program.returncode in (0, 130), (delay, err)
+        assert "Traceback" not in err
+        if program.returncode == 130:
+            interrupted += 1
+            assert err == "error: interrupted\n", delay
+    assert interrupted > 1
+    assert not [name for name in names(tmp_path) if name.endswith(".part")]
+
+
+def test_a_library_keeps_its_users_handler() -> None:
+    code = """
+        import signal
+        import sparse3d
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    """
+    assert run(code)[0] == 0
 
 
 @pytest.mark.parametrize("args", [["doctor"], ["segment", "--help"]])

@@ -49,7 +49,7 @@ def hold() -> Iterator[Callable[[Path], subprocess.Popen[str]]]:
         program.communicate()
 
 
-@pytest.mark.parametrize("command", ["eval", "submit", "train"])
+@pytest.mark.parametrize("command", ["eval", "segment", "submit", "train"])
 def test_the_second_is_refused(
     command: str, tmp_path: Path, hold: Callable[[Path], subprocess.Popen[str]]
 ) -> None:
@@ -57,6 +57,8 @@ def test_the_second_is_refused(
     args: list[object]
     if command == "train":
         args = ["train_tiny", "--out", folder]
+    elif command == "segment":
+        args = ["--demo", "--out", folder]
     elif command == "eval":
         args = [make_kitti(tmp_path / "kitti", {8: 1}), "--out", folder]
     else:

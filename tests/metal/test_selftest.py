@@ -1,5 +1,6 @@
 """The self-test that Mac owners run, here on the harness; and that it can fail."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -86,6 +87,40 @@ def test_without_the_backend_it_says_so() -> None:
         report = selftest.run("mps")
     assert "FAIL backend metal: no Metal device" in report.failures[0]
     assert report.checks == 1  # none of it passed
+
+
+@pytest.mark.parametrize(("mps", "cuda"), [(True, True), (False, True), (False, False)])
+def test_it_takes_the_device_that_is_there(
+    mps: bool, cuda: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = "mps" if mps else "cuda" if cuda else "cpu"
+    steps: list[str] = []
+
+    def run(device: str, rows: int, progress: Callable[[int, int], None]) -> selftest.Report:
+        steps.append(device)
+        monkeypatch.setattr(selftest.time, "monotonic", lambda: 1e12)
+        progress(1, 7)
+        return selftest.Report()
+
+    monkeypatch.setenv("PYTORCH_MPS_FAST_MATH", "1")  # no second process
+    monkeypatch.setattr(selftest, "run", run)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    assert selftest.main([]) == 0
+    out, err = capsys.readouterr()
+    assert steps == [wanted]
+    assert out.splitlines()[0] == (
+        f"selftest of {wanted} against the CPU reference; it takes minutes"
+    )
+    assert err == "selftest: 1 of 7\n"
+
+
+def test_progress_reaches_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selftest, "LAYERS", ())
+    seen: list[tuple[int, int]] = []
+    selftest.run("cpu", (SMALL,), [], rows=40, repeats=1, progress=lambda *s: seen.append(s))
+    total = seen[0][1]
+    assert seen == [(done, total) for done in range(total + 1)]
 
 
 @pytest.mark.parametrize("rows", ["0", "-1", "99999999999999999999"])

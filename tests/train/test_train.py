@@ -329,6 +329,11 @@ def test_processes_share_the_clouds_of_a_step() -> None:
             "widths and blocks must have 9, 4 and 4 entries",
         ),
         (SMALL.replace("features: [dx", "features: [color"), "features must come from"),
+        (SMALL.replace("num_classes: 11", "num_classes: 5"), "num_classes must be 11"),
+        (
+            SMALL.replace("classes: [10,", "classes: 5 # ["),
+            "must be a list of SemanticKITTI raw ids",
+        ),
     ],
 )
 def test_bad_configs_are_one_line(tmp_path: Path, text: str, words: str) -> None:
@@ -336,6 +341,7 @@ def test_bad_configs_are_one_line(tmp_path: Path, text: str, words: str) -> None
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert words in result.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def as_json(run: Path) -> dict[str, Any]:

@@ -59,7 +59,8 @@ def page(scan: Path) -> Path:
 
 def test_a_picture_needs_no_browser(scan: Path, tmp_path: Path) -> None:
     for name, more in (("a.png", ["--labels", scan.with_suffix(".label")]), ("b.png", [])):
-        assert call(scan, *more, "--save", tmp_path / name).exit_code == 0
+        made = call(scan, *more, "--save", tmp_path / name)
+        assert (made.exit_code, made.stdout) == (0, f"wrote {tmp_path / name}\n")
     labelled, plain = (imread(tmp_path / name)[..., :3] for name in ("a.png", "b.png"))
     assert labelled.shape == plain.shape
     road = (np.abs(labelled - [1, 0, 1]) < 0.02).all(axis=2).sum()
@@ -71,6 +72,7 @@ def test_a_picture_needs_no_browser(scan: Path, tmp_path: Path) -> None:
     ("args", "words"),
     [
         (["--save", "a.gif"], "save must end in .html or .png, got a.gif"),
+        (["--save", "gone/a.html"], "--save must lie in a folder that is there, got gone/a.html"),
         (["--viewer", "vr"], "viewer must be one of html, open3d, got 'vr'"),
         (["--viewer", "open3d", "--save", "x.html"], "save must be left out"),
         (["--labels", "absent.label"], "absent.label: cannot be read"),
@@ -151,6 +153,7 @@ def test_open3d_shows_points_and_colours(scan: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.data
 def test_malformed_files_give_one_line_and_no_page(shared: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
     fine = ("derived_ok_2000", "derived_one_point", "derived_all_same_point")
     for path in sorted((shared / "data" / "malformed").iterdir()):
         result = call(path, "--save", tmp_path / "out" / f"{path.name}.html")

@@ -62,9 +62,18 @@ def coordinates(name: str, value: Any) -> torch.Tensor:
     return coords
 
 
+def valued(name: str, value: torch.Tensor) -> torch.Tensor:
+    """A tensor whose values can be read: on `meta` only shapes and dtypes are."""
+    if value.device.type == "meta" and not torch.compiler.is_compiling():
+        way_out = "make it on the device that computes"
+        fail(name, "a tensor with values", "one on meta, which has a shape only", way_out)
+    return value
+
+
 def narrowed(name: str, value: torch.Tensor) -> torch.Tensor:
     """Whole numbers as int32; what int32 does not hold is refused instead of wrapped."""
     if value.dtype != torch.int32 and value.numel() and not torch.compiler.is_compiling():
+        valued(name, value)
         low, high = (bound.item() for bound in torch.aminmax(value.detach()))
         if not (low >= -INT32_MAX - 1 and high <= INT32_MAX):
             fail(name, "within int32", f"{low}..{high}", "shift or rescale the coordinates")
@@ -135,6 +144,7 @@ def indices_in_grid(
     value, limit."""
     if coords.shape[0] == 0:
         return
+    valued("indices", coords)
     low, high = torch.aminmax(coords, dim=0)
     bounds = torch.stack([low, high]).tolist()
     limits: list[int | None] = [batch_size]

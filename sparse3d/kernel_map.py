@@ -233,6 +233,8 @@ class Coordinates:
         return torch.compiler.is_compiling() or self._version == edit_count(self.indices)
 
     def _refresh(self) -> None:
+        if not self._maps and not self._tables:  # those that moved along need no values
+            _check.valued("indices", self.indices)
         if not self.is_unchanged():
             self._version = edit_count(self.indices)
             self._tables.clear()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import pickletools
 import threading
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +21,8 @@ PathLike = str | Path
 State = Mapping[str, torch.Tensor]
 _WRAPPERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "network", "weights")
 
+_PICKLES = 2**24  # bytes of a file in the form before 1.6 that are looked at
+
 
 def read(file: PathLike | State) -> dict[str, torch.Tensor]:
     """Tensors of a checkpoint by name.
@@ -31,24 +36,49 @@ def read(file: PathLike | State) -> dict[str, torch.Tensor]:
         ValueError: if the file cannot be read without running code, or holds no tensors by name.
         ModuleNotFoundError: if a `.safetensors` file is given and safetensors is not installed.
     """
+    return read_marked(file)[0]
+
+
+def read_marked(file: PathLike | State) -> tuple[dict[str, torch.Tensor], str | None]:
+    """What `read` gives, and the layout of its kernels where the file says it is ours."""
     if isinstance(file, Mapping):
-        return _unwrapped(file, "state")
+        return _unwrapped(file, "state"), _mark(file)
     path = Path(file)
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             # A pipe keeps its readers waiting, and /dev/zero has no end.
             _check.fail(str(path), "a regular file", "a device or pipe")
-        found = _unwrapped(_opened(path), str(path))
+        table = _opened(path)
+        found = _unwrapped(table, str(path))
         _check_size(path, found)
-        return found
+        return found, _mark(table)
     except OSError as error:
         raise ValueError(
             f"{path} must be a readable file, got: {error.strerror or error}"
         ) from None
 
 
+_OURS = (
+    {"model", "config", "step", "miou"},  # best.pt and model.pt of `sparse3d train`
+    {"model", "fast", "optimizer", "key", "step", "format"},  # last.pt
+)
+
+
+def _mark(table: Any) -> str | None:
+    """The layout of a file of ours: by its mark, or by the entries of files before there was one.
+
+    Tensors at the top are a bare state_dict, whatever its names.
+    """
+    if not isinstance(table, Mapping) or not isinstance(table.get("model"), Mapping):
+        return None
+    ours = table.get("library") == "sparse3d" or any(keys <= set(table) for keys in _OURS)
+    return "spconv" if ours else None
+
+
 def _opened(path: Path) -> Any:
     """What the file holds; whatever its bytes make the readers do becomes one ValueError."""
+    if path.is_file() and path.stat().st_size == 0:
+        _check.fail(str(path), "a file of weights", "an empty one (0 bytes)", "copy it again")
     reader = _safetensors() if path.suffix == ".safetensors" else None
     try:
         if reader is not None:
@@ -57,12 +87,42 @@ def _opened(path: Path) -> Any:
         return _without_objects(path)
     except OSError:
         raise
-    except Exception:
+    except Exception as error:
+        if _is_cut(path, error):
+            raise ValueError(
+                f"{path} must be a whole file of weights, got one of {path.stat().st_size} bytes "
+                "that is cut off, or no checkpoint; copy it again"
+            ) from None
         kind = "safetensors" if reader is not None else "weights saved by torch"
         raise ValueError(
             f"{path} must be a file of {kind} that holds tensors only, got another "
             "kind of file, or one that would run code when opened; save the state_dict alone"
         ) from None
+
+
+def _is_cut(path: Path, error: Exception) -> bool:
+    """Whether a file that cannot be read begins as weights do and lacks its end."""
+    words = str(error)
+    if path.suffix == ".safetensors":
+        return any(w in words for w in ("header too small", "invalid header length", "incomplete"))
+    with path.open("rb") as file:
+        start = file.read(_PICKLES)
+    if start[:4] == b"PK\x03\x04":
+        return not zipfile.is_zipfile(path)
+    ended = isinstance(error, EOFError) or "unexpected EOF" in words
+    return start[:1] == b"\x80" and (ended or (len(start) < _PICKLES and _lacks_end(start)))
+
+
+def _lacks_end(pickles: bytes) -> bool:
+    """Whether the bytes stop within a pickle; they are looked at, not run."""
+    stream = io.BytesIO(pickles)
+    try:
+        while stream.tell() < len(pickles):
+            for _ in pickletools.genops(stream):
+                pass
+    except ValueError as error:
+        return any(word in str(error) for word in ("exhausted", "remain", "newline"))
+    return False
 
 
 class _Inert:
@@ -86,7 +146,10 @@ _READING = threading.Lock()  # what torch is told to let pass holds for the proc
 def _without_objects(path: Path) -> Any:
     """What torch wrote, each class and function that it would refuse replaced by `_Inert`."""
     if not zipfile.is_zipfile(path):
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with _READING, warnings.catch_warnings():
+            # Another protocol than torch's own is no fault of whoever opens the file.
+            warnings.filterwarnings("ignore", message="Detected pickle protocol")
+            return torch.load(path, map_location="cpu", weights_only=True)
     with _READING:
         foreign = torch.serialization.get_unsafe_globals_in_checkpoint(str(path))
         stood_for: list[Any] = [(_Inert, name) for name in foreign]

@@ -15,6 +15,14 @@ from ._files import State
 from ._names import exact, is_minkowski_net, match
 
 LAYOUTS = ("spconv", "spconv-2.1", "spconv-1", "minkowski", "torchsparse")
+MOST_TAPS = 15  # where no model tells: more are channels, of another layout than was said
+_WRITERS = {
+    "spconv": "spconv 2.2 and later, and sparse3d: usual today",
+    "spconv-2.1": "spconv 2.0 and 2.1",
+    "spconv-1": "spconv 1.x",
+    "minkowski": "MinkowskiEngine",
+    "torchsparse": "torchsparse",
+}
 
 
 def to_canonical(
@@ -110,12 +118,15 @@ def detect(state: State, model: nn.Module | None = None) -> str:
     matched, _ = match(state, list(slots)) if slots else ({}, "")
     fitting = [k for k in LAYOUTS if _fits(k, state, matched, slots)]
     fitting = _by_names(state, fitting)
+    if not slots and set(fitting) == set(LAYOUTS[:3]):
+        fitting = _by_cubes(state, fitting)
     if not fitting and slots and _is_mixed(state, matched, slots):
         return "spconv-2.1"
     if not fitting:
         _check.fail("checkpoint", f"in one of the layouts {LAYOUTS}", "kernels of other shapes")
     if len(fitting) > 1:
-        way_out = "say which: " + " or ".join(f"source={layout!r}" for layout in fitting)
+        ways = [f"source={layout!r} ({_WRITERS[layout]})" for layout in fitting]
+        way_out = "say which library wrote it: " + " or ".join(ways)
         _check.fail("checkpoint", "in one layout", f"shapes that fit {fitting}", way_out)
     return fitting[0]
 
@@ -169,3 +180,37 @@ def _by_names(state: State, fitting: list[str]) -> list[str]:
         return ["torchsparse"]
     even = [n for n in kernels if state[n].ndim == 3 and state[n].shape[0] % 2 == 0]
     return fitting if even else fitting[:1]  # odd kernels are stored alike
+
+
+def _by_cubes(state: State, fitting: list[str]) -> list[str]:
+    """Of spconv's layouts, those under which kernels are cubes, and give what layers after take."""
+    kernels = {k: list(v.shape) for k, v in state.items() if k.endswith("weight") and v.ndim == 5}
+    told = {k: s for k, s in kernels.items() if _is_cube(s[1:4]) != _is_cube(s[:3])}
+    if not told:
+        return fitting
+    if all(_is_cube(shape[1:4]) for shape in told.values()):
+        return ["spconv"]
+    if not all(_is_cube(shape[:3]) for shape in told.values()):
+        return fitting
+    layouts = {side for name, shape in told.items() for side in _output_side(name, shape, state)}
+    return [layouts.pop()] if len(layouts) == 1 else ["spconv-2.1", "spconv-1"]
+
+
+def _is_cube(size: Sequence[int]) -> bool:
+    return len(set(size)) == 1 and size[0] <= MOST_TAPS
+
+
+def _output_side(name: str, shape: Sequence[int], state: State) -> list[str]:
+    """The layout under which a kernel has as many outputs as its bias, or the norm after it in a
+    list, has entries; nothing where none tells.
+    """
+    layer = name.removesuffix("weight")
+    near = [f"{layer}bias"]
+    counted = re.search(r"(\d+)\.$", layer)
+    if counted:
+        near.append(f"{layer[: counted.start()]}{int(counted[1]) + 1}.running_mean")
+    widths = {len(state[key]) for key in near if key in state and state[key].ndim == 1}
+    if shape[3] == shape[4]:
+        return []
+    sides = {"spconv-2.1": shape[3], "spconv-1": shape[4]}
+    return [layout for layout, out in sides.items() if out in widths]

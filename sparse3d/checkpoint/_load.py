@@ -12,13 +12,21 @@ import torch
 from torch import nn
 
 from .. import _check
-from ._files import PathLike, State, read, save
-from ._layouts import LAYOUTS, Slot, detect, slots_of, stored_as, stored_shapes, to_canonical
+from ._files import PathLike, State, read_marked, save
+from ._layouts import (
+    LAYOUTS,
+    MOST_TAPS,
+    Slot,
+    detect,
+    slots_of,
+    stored_as,
+    stored_shapes,
+    to_canonical,
+)
 from ._names import RULES, bare, exact, is_minkowski_net, matches, plain, wrapped
 
 # Entries that upstream models carry and never read.
 _UNUSED = ("point_transforms.", "dropout.", "global_step")
-_MOST_TAPS = 15  # where no model tells: more are channels, of another layout than was said
 _GIVE_MODEL = "give the model it is meant for, in Python: model=..."
 
 
@@ -79,8 +87,8 @@ def load(
         ValueError: if the layout is ambiguous, shapes do not fit, or (strict) entries are missing
             or left over.
     """
-    state = read(file)
-    layout = _layout(source, state, model)
+    state, mark = read_marked(file)
+    layout = _layout(source, state, model, mark)
     targets = model.state_dict()
     matched, prefix = _part(state, targets)
     report = LoadReport(layout)
@@ -120,11 +128,13 @@ def _part(state: State, targets: State) -> tuple[dict[str, str], str]:
     return next((pair for pair in found if pair[1] in sized[:1]), found[0])
 
 
-def _layout(source: str, state: State, model: nn.Module | None = None) -> str:
-    """The layout asked for, or the one detected."""
+def _layout(source: str, state: State, model: nn.Module | None, mark: str | None) -> str:
+    """The layout asked for, or the one that the file says, or else the one detected."""
     if source not in ("auto", *LAYOUTS):
         _check.fail("source", f"'auto' or one of {LAYOUTS}", repr(source))
-    return detect(state, model) if source == "auto" else source
+    if source != "auto":
+        return source
+    return detect(state, model) if mark is None else mark
 
 
 def _turned(
@@ -227,7 +237,8 @@ def convert(
     """
     if target is not None and not isinstance(file, Mapping) and _same(file, target):
         _check.fail("target", "another file than the one that is read", target)
-    state = read(file)
+    state, mark = read_marked(file)
+    source = mark if mark is not None and source == "auto" else source
     if model is not None:
         report = load(model, state, source, reverse_axes=reverse_axes)
         made: State = model.state_dict()
@@ -245,7 +256,7 @@ def _same(one: PathLike, other: PathLike) -> bool:
 def _converted(
     state: State, source: str, reverse_axes: bool
 ) -> tuple[LoadReport, dict[str, torch.Tensor]]:
-    layout = _layout(source, state)
+    layout = _layout(source, state, None, None)
     rule = RULES[any(re.match(r"(module\.)*backbone\.encoder\.\d\.\d", n) for n in state)]
     report, made = LoadReport(layout), {}
     wrappers = wrapped(state) if layout == "minkowski" else set()
@@ -317,8 +328,8 @@ def _cube(
         size = [edge] * 3
     else:
         size = list(tensor.shape[:-2])
-        if max(size) > _MOST_TAPS:
-            wanted = f"a kernel of at most {_MOST_TAPS} taps an axis as {layout} stores it"
+        if max(size) > MOST_TAPS:
+            wanted = f"a kernel of at most {MOST_TAPS} taps an axis as {layout} stores it"
             _check.fail(name, wanted, list(tensor.shape), _GIVE_MODEL)
     pointwise = layout == "spconv-2.1" and math.prod(size) == 1
     kernel = to_canonical(tensor, layout, size, pointwise=pointwise)

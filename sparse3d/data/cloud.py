@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sparse3d.data.kitti import Scan, ScanError
+from sparse3d.data.kitti import DROP, Scan, ScanError, are_outliers
 
 __all__ = ["PointCloud"]
 
@@ -135,6 +135,7 @@ def build(
     *,
     drop_invalid: bool,
     gaps: bool = False,
+    limit: float = _FARTHEST,
     notes: tuple[str, ...] = (),
 ) -> PointCloud:
     """Check what a reader found.
@@ -144,8 +145,10 @@ def build(
         kind: Its format.
         points: ``[N, 3]``.
         attributes: ``[N]`` or ``[N, k]`` each.
-        drop_invalid: Leave out points that are not finite instead of raising.
+        drop_invalid: Leave out points that are not finite, or few that lie beyond the limit,
+            instead of raising.
         gaps: The format marks missing points by NaN (organised PCD): they are left out and noted.
+        limit: Largest believable coordinate.
         notes: Remarks so far.
 
     Raises:
@@ -161,31 +164,37 @@ def build(
         column = int(np.argmin(np.isfinite(points[row])))
         raise ScanError(
             f"{path}: {'xyz'[column]} of point {row} must be finite, got {points[row, column]} "
-            f"({bad} of {total} points affected); drop such points with drop_invalid "
-            "(--drop-invalid)"
+            f"({bad} of {total} points affected); {DROP}"
         )
     if bad == total:
         raise ScanError(f"{path}: must hold at least one finite point, got {total} without")
     said = list(notes)
-    rows = np.flatnonzero(finite)
     table = points.astype(np.float32 if points.dtype in (np.float16, np.float32) else np.float64)
-    far_out = np.isfinite(table) & (np.abs(table) > _FARTHEST)
-    if far_out.any():
+    far_out = np.isfinite(table) & (np.abs(table) > limit)
+    beyond = np.asarray(far_out.any(axis=1))
+    few = are_outliers(beyond)
+    if beyond.any() and not (drop_invalid and few):
         row, column = (int(index[0]) for index in np.nonzero(far_out))
         raise ScanError(
-            f"{path}: {'xyz'[column]} of point {row} must lie in [-{_FARTHEST:g}, {_FARTHEST:g}], "
-            f"got {table[row, column]:g} ({int(far_out.any(axis=1).sum())} of {total} points "
-            "affected); the file is damaged or has another layout"
+            f"{path}: {'xyz'[column]} of point {row} must lie in [-{limit:g}, {limit:g}], "
+            f"got {table[row, column]:g} ({int(beyond.sum())} of {total} points affected); "
+            + (DROP if few else "the file is damaged or has another layout")
         )
-    if bad:
+    rows = np.flatnonzero(finite & ~beyond)
+    if len(rows) == 0:
+        raise ScanError(f"{path}: must hold at least one usable point, got {total} without")
+    if len(rows) < total:
         table = table[rows]
         attributes = {name: values[rows] for name, values in attributes.items()}
-        said.append(f"{path}: left out {bad} of {total} points without finite coordinates")
+        parts = [f"{bad} of {total} points without finite coordinates"] if bad else []
+        far = int((finite & beyond).sum())
+        parts += [f"{far} of {total} points with a coordinate beyond {limit:g}"] if far else []
+        said.append(f"{path}: left out {' and '.join(parts)}")
     origin = int((table == 0).all(axis=1).sum())
     if origin:
         said.append(f"{path}: {origin} points lie exactly at (0, 0, 0): no-return markers?")
-    far = float(np.abs(table).max())
-    if table.dtype == np.float32 and far > _COARSE:
-        step = float(np.spacing(np.float32(far)))
-        said.append(f"{path}: float32 coordinates up to {far:.4g} lie {step:g} apart")
+    farthest = float(np.abs(table).max())
+    if table.dtype == np.float32 and farthest > _COARSE:
+        step = float(np.spacing(np.float32(farthest)))
+        said.append(f"{path}: float32 coordinates up to {farthest:.4g} lie {step:g} apart")
     return PointCloud(path, kind, table, dict(attributes), rows, total, tuple(said))

@@ -13,14 +13,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from sparse3d.data.columns import MAX_COORDINATE, advice, head_of
+
 __all__ = ["Scan", "ScanError", "read_labels", "read_scan"]
 
 POINT_BYTES = 16
 LABEL_BYTES = 4
 MAX_POINTS = 2**31 - 1
-MAX_COORDINATE = 1000.0  # metres; spinning lidars end near 250 m, and a misread file is far beyond
-_LOOKED_AT = 10_000  # rows that tell which layout a file has
+MOST_OUTLIERS = 0.1  # of the points; more mean another format
 COLUMNS = ("x", "y", "z", "remission")
+DROP = "drop such points with --drop-invalid (drop_invalid=True in Python)"
+"""The way out of points that are damaged one by one."""
 
 PathLike = str | os.PathLike[str]
 
@@ -64,8 +67,9 @@ def read_scan(
 
     Args:
         path: The file.
-        drop_invalid: Leave out points with a NaN or infinite value instead of raising. Values out
-            of range still raise: they mean another file format, not a bad return.
+        drop_invalid: Leave out points with a NaN or infinite value, or with a coordinate beyond
+            the limit, instead of raising. Where more than a tenth of the points lie beyond it, or
+            another layout explains them, they still raise: that is no bad return.
         max_coordinate: Largest believable ``|x|``, ``|y|``, ``|z|`` in metres.
         max_remission: Largest legal remission; KITTI stores [0, 1], some converters 0 to 255.
 
@@ -79,7 +83,8 @@ def read_scan(
         raise ScanError(
             f"{path}: size must be a multiple of {POINT_BYTES} bytes (float32 x, y, z, remission), "
             f"got {size} bytes: {size % POINT_BYTES} bytes left after {whole} points "
-            f"(byte {whole * POINT_BYTES}); the file is cut off or is no KITTI scan"
+            f"(byte {whole * POINT_BYTES}); "
+            + (advice(head_of(path), size, "kitti") or "the file is cut off or is no KITTI scan")
         )
     if size // POINT_BYTES > MAX_POINTS:
         raise ScanError(f"{path}: must hold at most {MAX_POINTS} points, got {size // POINT_BYTES}")
@@ -87,18 +92,35 @@ def read_scan(
     points = np.frombuffer(raw, "<f4").astype(np.float32).reshape(-1, 4)
     finite = np.isfinite(points)
     good = np.asarray(finite.all(axis=1))
-    _check_ranges(path, raw, points, finite, max_coordinate, max_remission)
+    with np.errstate(invalid="ignore"):
+        far_out = np.asarray(finite & (np.abs(points) > max_coordinate))
+    far = np.asarray(far_out[:, :3].any(axis=1))
+    dropped = drop_invalid and far.any() and are_outliers(far) and not advice(raw, size, "kitti")
+    seen = finite & ~far[:, None] if dropped else finite
+    _check_ranges(path, raw, points, seen, max_coordinate, max_remission)
     _check_magnitudes(path, points)
     if not good.all() and not drop_invalid:
         where = _first(~finite)
         raise ScanError(
             f"{path}: {_place(where)} must be finite, got {points[where]} "
-            f"({int((~good).sum())} of {len(good)} points affected); "
-            "drop such points with drop_invalid (--drop-invalid)"
+            f"({int((~good).sum())} of {len(good)} points affected); {DROP}"
         )
-    rows = np.flatnonzero(good)
+    rows = np.flatnonzero(good & ~far)
     kept = points[rows]
-    return Scan(path, kept, rows, len(points), _notes(path, kept, len(points)))
+    left = _left_out(int((~good).sum()), int((good & far).sum()), max_coordinate)
+    return Scan(path, kept, rows, len(points), _notes(path, kept, len(points), left))
+
+
+def are_outliers(far: npt.NDArray[np.bool_]) -> bool:
+    """Whether so few points lie beyond the limit that they are bad returns."""
+    return int(far.sum()) <= MOST_OUTLIERS * len(far)
+
+
+def _left_out(invalid: int, far: int, limit: float) -> str:
+    """In words, why points are left out; "" for none."""
+    parts = [f"{invalid} with NaN or infinite values"] if invalid else []
+    parts += [f"{far} with a coordinate beyond {limit:g}"] if far else []
+    return ", ".join(parts)
 
 
 def read_labels(path: PathLike, count: int | None = None) -> npt.NDArray[np.uint32]:
@@ -182,61 +204,34 @@ def _check_ranges(
     column = where[1]
     bounds = f"[{low[column]:g}, {limits[column]:g}]" + (" m" if column < 3 else "")
     rows = int(wrong.any(axis=1).sum())
+    way_out = advice(raw, len(raw), "kitti")
+    if way_out:
+        way_out = way_out.replace("; ", ", which is not a KITTI scan; ", 1)
+    elif column == 3:
+        way_out = (
+            "KITTI stores remission in [0, 1]; name the scale with --max-remission "
+            "(max_remission in Python) or convert it"
+        )
+    elif are_outliers(np.asarray(wrong[:, :3].any(axis=1))):
+        way_out = DROP
+    else:
+        way_out = (
+            "the file is damaged or has another layout; convert it to float32 x, y, z, remission"
+        )
     raise ScanError(
         f"{path}: {_place(where)} must lie in {bounds}, got {points[where]:g} "
-        f"({rows} of {len(points)} points affected); {_diagnose(raw, column)}"
+        f"({rows} of {len(points)} points affected); {way_out}"
     )
 
 
-def _diagnose(raw: bytes, column: int) -> str:
-    """Name the layout under which all values would be believable."""
-    for name, dtype, columns, layout in (
-        ("5 float32 columns (nuScenes: x y z intensity ring)", "<f4", 5, "nuscenes"),
-        ("6 float32 columns (x y z r g b)", "<f4", 6, "xyzrgb"),
-        ("3 float32 columns (x y z)", "<f4", 3, "xyz"),
-        ("big-endian float32", ">f4", 4, ""),
-        ("4 float64 columns", "<f8", 4, ""),
-        ("3 float64 columns", "<f8", 3, ""),
-    ):
-        if len(raw) % (np.dtype(dtype).itemsize * columns):
-            continue
-        with np.errstate(invalid="ignore"):
-            rows = np.frombuffer(raw, dtype).reshape(-1, columns)
-            table = rows[:: max(1, len(rows) // _LOOKED_AT)].astype(np.float64)
-        if not np.isfinite(table).all() or np.abs(table[:, :3]).max() > MAX_COORDINATE:
-            continue
-        if np.abs(table[:, :3]).max() < 1e-3:  # denormals of a wrong byte order
-            continue
-        rest = table[:, 3:]
-        if rest.size and (rest.min() < 0 or rest.max() > 255):
-            continue
-        if layout == "nuscenes" and not (rest[:, 1] == np.floor(rest[:, 1])).all():
-            continue
-        if columns == 4 and rest.max() > 1:
-            continue
-        if columns == 3 and _spread(table) > 0.5:
-            continue
-        way = f"name the layout (--layout {layout})" if layout else "convert it first"
-        return f"the values fit {name}, which is not a KITTI scan; {way}"
-    if column == 3:
-        return "KITTI stores remission in [0, 1]; name the scale with max_remission or convert it"
-    return "the file is damaged or has another layout; convert it to float32 x, y, z, remission"
-
-
-def _spread(table: npt.NDArray[np.float64]) -> float:
-    """Vertical over horizontal extent: small for a street whose columns are read in place."""
-    flat = float(np.percentile(np.abs(table[:, :2]), 95))
-    return float(np.percentile(np.abs(table[:, 2]), 95)) / max(flat, 1e-9)
-
-
-def _notes(path: Path, points: npt.NDArray[np.float32], total: int) -> tuple[str, ...]:
+def _notes(path: Path, points: npt.NDArray[np.float32], total: int, left: str) -> tuple[str, ...]:
     notes = []
     if total == 0:
         notes.append(f"{path}: the scan is empty (0 points)")
     elif len(points) < total:
         notes.append(
-            f"{path}: dropped {total - len(points)} of {total} points with NaN or infinite "
-            "values; they get label 0 (unlabeled)"
+            f"{path}: dropped {total - len(points)} of {total} points ({left}); they get label 0 "
+            "(unlabeled)"
         )
     origin = int((points[:, :3] == 0).all(axis=1).sum())
     if origin:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,8 +115,8 @@ def load_into(model: torch.nn.Module, config: SegmentConfig, path: PathLike) -> 
                 f"or write num_classes: {found} and its {found} classes there"
             ) from None
         raise ValueError(
-            f"{path}: must fit the network of config {config.name!r}: {error}; name the config it "
-            "was trained with (--config)"
+            f"{path}: must fit the network of config {config.name!r}: {_for_commands(error)}; name "
+            "the config it was trained with (--config)"
         ) from None
 
 
@@ -126,6 +127,15 @@ def _classes_in(state: dict[str, torch.Tensor], config: SegmentConfig) -> int | 
         if f".{name}".endswith(last) and value.ndim == 1:
             return len(value)
     return None
+
+
+def _for_commands(error: ValueError) -> str:
+    """What `checkpoint.load` says, with ways out that a command has."""
+    reason = str(error).split("; build the model")[0]
+    reason = reason.replace(
+        "say which library", "rewrite it with sparse3d convert, say which library"
+    )
+    return re.sub(r"\bsource='([\w.-]+)'", r"--layout \1", reason)
 
 
 class Segmenter:

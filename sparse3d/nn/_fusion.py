@@ -23,6 +23,7 @@ from .modules import (
     SparseIdentity,
     SparseReLU,
     SparseSequential,
+    check_width,
     normalize_and_relu,
 )
 
@@ -78,6 +79,8 @@ def fused_run(
     residual = add_input if here else None
     if end == position + 1 or _wants_grad(layer, norm, value, residual):
         return None
+    if norm is not None:
+        check_width(norm, position + 1, layer.out_channels)
     scale, bias = _scale_and_bias(layer, norm)
     out = layer.run_fused(value, scale, bias, residual, activation, alpha)
     return out, end, None if here else add_input
@@ -102,6 +105,7 @@ def fused_norm(
     if not _is_own_norm(norm) or not _is_relu(activation) or any(map(_watched, pair)):
         return None
     features, residual = value.features, None
+    check_width(norm, position, features.shape[1])
     if add_input is not None and place == position + 1:
         residual = add_input.features
         alike = residual.dtype == features.dtype and residual.shape == features.shape

@@ -256,9 +256,23 @@ def run_children(
         else:
             if here:
                 input, add_input = input + add_input, None
+            if isinstance(input, SparseConvTensor):
+                check_width(child, position, input.features.shape[1])
             input = apply_child(child, input)
         position += 1
     return input if add_input is None else input + add_input
+
+
+def check_width(child: nn.Module, position: int, channels: int) -> None:
+    """Refuse rows of a width that a norm or linear child does not take, naming the child."""
+    if isinstance(child, (nn.BatchNorm1d, nn.SyncBatchNorm)):
+        wanted = child.num_features
+    elif isinstance(child, nn.Linear):
+        wanted = child.in_features
+    else:
+        return
+    if wanted:  # a lazy one takes any
+        _check.channels(f"child {position} ({type(child).__name__})", wanted, channels)
 
 
 def apply_child(module: nn.Module, value: Any) -> Any:

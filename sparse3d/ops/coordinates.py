@@ -204,6 +204,7 @@ def unique(coords: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """
     _check.coordinates("coords", coords)
     _check.row_limit("coords", coords.shape[0])
+    _check.valued("coords", coords)
     return cast(tuple[torch.Tensor, torch.Tensor], coordinate_unique(coords))
 
 

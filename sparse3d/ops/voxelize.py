@@ -255,6 +255,7 @@ def quantize(
         _check.fail("rounding", f"one of {ROUNDINGS}", repr(rounding))
     if points.shape[0] == 0:
         return points.new_zeros((0, axes), dtype=torch.int32)
+    _check.valued("points", points)
     finite = points.isfinite().all(1)
     if not bool(finite.all()):
         row = int((~finite).nonzero()[0])
@@ -299,6 +300,7 @@ def voxelize(features: torch.Tensor, coords: torch.Tensor, reduce: str = "mean")
     _check.same_rows("coords", coords.shape[0], "features", features.shape[0])
     if reduce not in REDUCTIONS:
         _check.fail("reduce", f"one of {REDUCTIONS}", repr(reduce))
+    _check.valued("coords", coords)
     first, inverse = cast(tuple[torch.Tensor, torch.Tensor], coordinate_unique(coords))
     counts = count_ids(inverse, len(first))
     if reduce == "first":
@@ -371,7 +373,7 @@ def _corners(
     _check.same_rows("coords", coords.shape[0], "features", features.shape[0])
     if points.shape[1] != coords.shape[1]:
         _check.fail("points", f"of {coords.shape[1]} columns as coords has", points.shape[1])
-    table = coordinate_table(coords)
+    table = coordinate_table(_check.valued("coords", coords))
     return cast(
         tuple[torch.Tensor, torch.Tensor], trilinear_map(coords, table, points.contiguous())
     )
@@ -432,7 +434,7 @@ def group_points(
         ValueError: if sizes, bounds or limits do not fit.
         TypeError: if `points` is not floating.
     """
-    _check.features("points", points)
+    _check.valued("points", _check.features("points", points))
     axes = len(voxel_size)
     _check.positive("max_voxels", max_voxels)
     _check.positive("max_points", max_points)

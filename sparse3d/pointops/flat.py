@@ -34,7 +34,7 @@ from collections.abc import Sequence
 
 import torch
 
-from sparse3d._check import fail, same_device
+from sparse3d._check import fail, same_device, valued
 from sparse3d.ops.order import count_ids, running_sum
 
 from . import _clouds, _inputs
@@ -243,6 +243,7 @@ def radius_edges(
     """`radius` of checked rows and a checked table of clouds."""
     square = _inputs.squared_radius("r", r, x.dtype, flat=True)
     _inputs.count("max_num_neighbors", max_num_neighbors, 0)
+    valued("x", x)
     sizes = clouds[:, 3] - clouds[:, 2]
     width = min(max_num_neighbors, int(sizes.max()) if sizes.numel() else 0)
     step = max(1, HITS_A_CHUNK // max(width, 1))

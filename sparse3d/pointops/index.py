@@ -111,6 +111,7 @@ class SpatialIndex:
         code written for mps-pointops and changes nothing.
         """
         self._check(query)
+        _inputs.count("k", k, 0)
         _inputs.count("k", k, 0, min(len(self), LARGEST_K), "the cloud has fewer points")
         clouds, index = self._prepare(query, backend)
         found: tuple[torch.Tensor, torch.Tensor] = knn_search(

@@ -127,7 +127,10 @@ def knn(query: torch.Tensor, ref: torch.Tensor, k: int) -> tuple[torch.Tensor, t
     _inputs.peopled("ref", ref)
     batch, queries, dim = query.shape
     references = ref.shape[1]
-    _inputs.count("k", k, 0, min(references, LARGEST_K), "ref has too few points for a larger k")
+    _inputs.count("k", k, 0)
+    few = references < LARGEST_K
+    way_out = "ref has too few points for a larger k" if few else "search in parts for a larger k"
+    _inputs.count("k", k, 0, min(references, LARGEST_K), way_out)
     distances, indices = search(
         query.detach().reshape(-1, dim),
         ref.detach().reshape(-1, dim),

@@ -76,4 +76,4 @@ def load_state(path: Path) -> State:
 def save_weights(path: Path, model: dict[str, torch.Tensor], **about: float | str) -> None:
     """Write weights as `sparse3d segment` and `eval` take them."""
     with atomic(path) as file:
-        torch.save({"model": model, **about}, file)
+        torch.save({"library": "sparse3d", "model": model, **about}, file)

@@ -68,11 +68,61 @@ def test_values_that_are_no_numbers(tmp_path: Path, value: float, column: int) -
     assert "dropped 2 of 100 points" in scan.notes[0]
 
 
-def test_dropping_does_not_excuse_values_out_of_range(tmp_path: Path) -> None:
+def test_a_few_coordinates_beyond_the_limit_can_be_dropped(tmp_path: Path) -> None:
     points = STREET[:100].copy()
     points[5, 0] = np.nan
-    points[7, 1] = 3e9
-    assert "y of point 7 (byte 116)" in refusal(written(tmp_path, points), drop_invalid=True)
+    points[[7, 20, 30], 1] = 3e38
+    points[20, 3] = -np.inf
+    path = written(tmp_path, points)
+    message = refusal(path)
+    assert "y of point 7 (byte 116) must lie in" in message
+    assert "drop such points with --drop-invalid" in message
+    scan = read_scan(path, drop_invalid=True)
+    np.testing.assert_array_equal(scan.points, np.delete(STREET[:100], [5, 7, 20, 30], axis=0))
+    words = "dropped 4 of 100 points (2 with NaN or infinite values, 2 with a coordinate beyond"
+    assert words in scan.notes[0]
+
+
+def test_dropping_does_not_excuse_another_format(tmp_path: Path) -> None:
+    points = STREET[:100].copy()
+    points[:11, 1] = 3e9
+    message = refusal(written(tmp_path, points), drop_invalid=True)
+    assert "y of point 0 (byte 4)" in message
+    assert "--drop-invalid" not in message
+    points = STREET[:100].copy()
+    points[3, 3] = 7  # a scale, not a bad return
+    assert "remission of point 3" in refusal(written(tmp_path, points), drop_invalid=True)
+
+
+def test_any_size_gets_the_layout_that_fits(tmp_path: Path) -> None:
+    """Row sizes divide a file that is no multiple of 16 as well."""
+    xyz = STREET[:4999, :3]
+    assert xyz.nbytes % 16
+    message = refusal(written(tmp_path, xyz.astype("<f4")))
+    assert "multiple of 16 bytes" in message
+    assert "(--layout xyz, in Python read_points with layout='xyz')" in message
+    ring = np.arange(499, dtype=np.float32)[:, None] % 32
+    nuscenes = np.concatenate([STREET[:499, :3], np.floor(STREET[:499, 3:] * 255), ring], 1)
+    assert "(--layout nuscenes," in refusal(written(tmp_path, nuscenes.astype("<f4")))
+    color = np.floor(STREET[:501, 3:] * 255).repeat(3, 1)
+    indoor = np.concatenate([STREET[:501, :3], color], 1)
+    assert "--layout xyzrgb" in refusal(written(tmp_path, indoor.astype("<f4")))
+    assert "3 float64 columns" in refusal(written(tmp_path, STREET[:99, :3].astype("<f8")))
+    cut = refusal(written(tmp_path, STREET[:1000].tobytes()[:-4]))  # 3 columns divide it
+    assert "the file is cut off" in cut
+
+
+def test_every_layout_that_fits_is_named_the_likeliest_first(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    cube = rng.uniform(0, 20, (500, 3)).astype("<f4")
+    assert "--layout xyz or --layout xyzrgb" in refusal(written(tmp_path, cube))
+    unit = rng.uniform(0, 1, (501, 3)).astype("<f4")
+    assert "(--layout xyz," in refusal(written(tmp_path, unit))
+    color = rng.integers(0, 256, (500, 3))
+    room = np.concatenate([cube, color], 1).astype("<f4")
+    assert "(--layout xyzrgb" in refusal(written(tmp_path, room))
+    small = np.concatenate([cube, rng.uniform(0, 1, (500, 3))], 1).astype("<f4")
+    assert "(--layout xyzrgb" in refusal(written(tmp_path, small))
 
 
 def test_limits_can_be_named(tmp_path: Path) -> None:
@@ -141,6 +191,7 @@ def test_labels(tmp_path: Path) -> None:
         ("derived_nan_xyz", "20 of 2000 points"),
         ("derived_inf_and_nan_intensity", "must be finite"),
         ("derived_huge_coords", "must lie in [-1000, 1000] m"),
+        ("derived_huge_coords", "--drop-invalid"),
     ],
 )
 def test_malformed(shared: Path, name: str, words: str) -> None:

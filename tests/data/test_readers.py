@@ -293,8 +293,27 @@ def test_coordinates_that_no_map_has(tmp_path: Path, value: float) -> None:
     table = XYZ.astype(np.float64)
     table[11, 2] = value
     np.save(tmp_path / "a.npy", table)
-    message = refusal(tmp_path / "a.npy", drop_invalid=True)
+    message = refusal(tmp_path / "a.npy")
     assert f"z of point 11 must lie in [-1e+12, 1e+12], got {value:g} (1 of 300" in message
+    assert "--drop-invalid" in message
+    cloud = read_points(tmp_path / "a.npy", drop_invalid=True)
+    assert 11 not in cloud.rows
+    assert (len(cloud), cloud.total) == (299, 300)
+    assert "left out 1 of 300 points with a coordinate beyond 1e+12" in cloud.notes[0]
+    table[:31, 0] = value
+    np.save(tmp_path / "b.npy", table)
+    assert "another layout" in refusal(tmp_path / "b.npy", drop_invalid=True)
+
+
+def test_outliers_of_a_table_without_header(tmp_path: Path) -> None:
+    table = XYZ.astype("<f4")
+    table[[3, 7], 1] = 3e38, np.nan
+    path = written(tmp_path / "a.bin", table.tobytes())
+    assert "--drop-invalid" in refusal(path, layout="xyz")
+    cloud = read_points(path, layout="xyz", drop_invalid=True)
+    np.testing.assert_array_equal(cloud.points, np.delete(XYZ, [3, 7], axis=0))
+    words = "1 of 300 points without finite coordinates and 1 of 300 points with a coordinate"
+    assert words in cloud.notes[0]
 
 
 def test_integers_are_not_read_as_floats(tmp_path: Path) -> None:

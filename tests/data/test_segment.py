@@ -381,3 +381,16 @@ def test_shipped_weights_on_a_real_frame(demo: Segmenter, shared: Path) -> None:
 
 def test_scan_errors_are_value_errors() -> None:
     assert issubclass(ScanError, ValueError)
+
+
+def test_weights_that_do_not_fit_get_a_way_out_of_commands(tmp_path: Path) -> None:
+    torch.save({"stem.0.weight": torch.rand(16, 3, 3, 3, 4)}, tmp_path / "part.pt")
+    config = load_config("demo")
+    with pytest.raises(ValueError, match=r"missing: .*; name the config .*\(--config\)$") as caught:
+        Segmenter.load(config, tmp_path / "part.pt", torch.device("cpu"))
+    assert "strict" not in str(caught.value)
+    assert "build the model" not in str(caught.value)
+    state = {"a.0.kernel": torch.rand(8, 3, 4), "b.1.kernel": torch.rand(27, 4, 4)}
+    torch.save(state, tmp_path / "other.pt")
+    with pytest.raises(ValueError, match=r"sparse3d convert, say which .*--layout minkowski"):
+        Segmenter.load(config, tmp_path / "other.pt", torch.device("cpu"))

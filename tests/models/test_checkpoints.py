@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import pickle
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,6 +35,7 @@ from sparse3d.models.voxel_backbone import (
     VoxelNeXt,
     VoxelResBackBone8x,
 )
+from sparse3d.train.state import State, save_state, save_weights
 
 Config = dict[str, Any]
 
@@ -401,7 +404,7 @@ def test_nothing_in_a_file_is_executed(tmp_path: Path, capsys: Any) -> None:
     assert checkpoint.read(file) == {"a": torch.ones(1)}
     assert "this must not run" not in capsys.readouterr().out
     (tmp_path / "torn.pth").write_bytes(b"PK\x03\x04 nothing")
-    with pytest.raises(ValueError, match=r"torn.pth must be a file of weights"):
+    with pytest.raises(ValueError, match=r"torn.pth must be a whole file of weights.*cut off"):
         checkpoint.read(tmp_path / "torn.pth")
     with pytest.raises(ValueError, match="must be a readable file"):
         checkpoint.read(tmp_path / "absent.pth")
@@ -609,7 +612,7 @@ def test_a_lone_norm_is_no_proof_where_a_model_has_other_names() -> None:
         {"conv": spnn.SparseConv3d(4, 4, 2, 2, bias=False), "norm": spnn.SparseBatchNorm(4)}
     )
     state = filled({name: list(value.shape) for name, value in theirs.state_dict().items()})
-    with pytest.raises(ValueError, match=r"source='minkowski' or source='torchsparse'"):
+    with pytest.raises(ValueError, match=r"source='minkowski' .* or source='torchsparse'"):
         checkpoint.load(ours, state)
     checkpoint.load(ours, state, source="torchsparse")
     checkpoint.load(theirs, ours.state_dict(), source="spconv")
@@ -689,6 +692,86 @@ def test_the_command_line_names_its_own_flag(tmp_path: Path) -> None:
     args = ["convert", str(tmp_path / "in.pth"), str(tmp_path / "out.pth")]
     asked = CliRunner().invoke(app, args)
     assert asked.exit_code == 2
-    assert "say which: --layout minkowski or --layout torchsparse" in asked.stderr
+    words = "--layout minkowski (MinkowskiEngine) or --layout torchsparse (torchsparse)"
+    assert f"say which library wrote it: {words}" in asked.stderr
     wrong = CliRunner().invoke(app, [*args, "--layout", "caffe"])
     assert wrong.stderr.startswith("error: --layout must be 'auto' or one of")
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_what_training_wrote_is_known_as_ours(tmp_path: Path, marked: bool) -> None:
+    """Also where shapes fit all of spconv's layouts; files before the mark by their entries."""
+    state = {"0.weight": torch.rand(3, 3, 3, 3, 3)}
+    with pytest.raises(ValueError, match="in one layout"):
+        checkpoint.convert(state)
+    save_weights(tmp_path / "best.pt", state, config="demo", step=4, miou=0.5)
+    if not marked:
+        table = torch.load(tmp_path / "best.pt", weights_only=True)
+        assert table.pop("library") == "sparse3d"
+        torch.save(table, tmp_path / "best.pt")
+    last = State({"a": 1}, 4, state, state, {}, {}, None)
+    save_state(tmp_path / "last.pt", last)
+    model = spnn.SparseSequential(spnn.SubMConv3d(3, 3, 3, bias=False))
+    for name in ("best.pt", "last.pt"):
+        args = ["convert", str(tmp_path / name), str(tmp_path / "out.pth")]
+        done = CliRunner().invoke(app, args)
+        assert done.exit_code == 0, done.stderr
+        assert "1 entries loaded, kernels as spconv stores them" in done.stdout
+        assert torch.equal(checkpoint.read(tmp_path / "out.pth")["0.weight"], state["0.weight"])
+        assert checkpoint.load(model, tmp_path / name).layout == "spconv"
+
+
+def test_layouts_of_spconv_are_told_without_a_model() -> None:
+    """Taps make a cube; a norm or bias after the kernel counts its outputs."""
+    model = VoxelResBackBone8x(4)
+    state = dict(model.state_dict())
+    assert checkpoint.detect(state) == "spconv"
+    for layout in ("spconv-2.1", "spconv-1"):
+        older = dict(state)
+        for name, kernel in state.items():
+            if kernel.ndim == 5:
+                turned = kernel.movedim(0, 3) if layout == "spconv-2.1" else kernel.movedim(0, 4)
+                older[name] = turned.contiguous()
+        assert checkpoint.detect(older) == layout
+    kernel = {"conv.weight": torch.rand(3, 3, 3, 16, 32)}
+    words = (
+        "got shapes that fit ['spconv-2.1', 'spconv-1']; say which library wrote it: "
+        "source='spconv-2.1' (spconv 2.0 and 2.1) or source='spconv-1' (spconv 1.x)"
+    )
+    with pytest.raises(ValueError, match=re.escape(words)):
+        checkpoint.detect(kernel)
+    assert checkpoint.detect(kernel | {"conv.bias": torch.rand(16)}) == "spconv-2.1"
+    assert checkpoint.detect(kernel | {"conv.bias": torch.rand(32)}) == "spconv-1"
+    with pytest.raises(ValueError, match=r"source='spconv' \(spconv 2.2 and later.*usual today\)"):
+        checkpoint.detect({"conv.weight": torch.rand(3, 3, 3, 3, 3)})
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors", ".legacy.pth"])
+def test_empty_and_cut_files_are_told_apart(tmp_path: Path, suffix: str) -> None:
+    if suffix == ".safetensors":
+        pytest.importorskip("safetensors")
+    file = tmp_path / f"weights{suffix}"
+    state = {"a": torch.rand(1000)}
+    if suffix == ".legacy.pth":
+        torch.save(state, file, _use_new_zipfile_serialization=False)
+    else:
+        checkpoint.save(state, file)
+    whole = file.read_bytes()
+    for kept in (4, 300, len(whole) // 2, len(whole) - 30):
+        file.write_bytes(whole[:kept])
+        with pytest.raises(ValueError, match=r"that is cut off, or no checkpoint; copy it again"):
+            checkpoint.read(file)
+    file.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"got an empty one \(0 bytes\); copy it again"):
+        checkpoint.read(file)
+    file.write_bytes(b"what is this, no weights")
+    with pytest.raises(ValueError, match=r"got another kind of file"):
+        checkpoint.read(file)
+
+
+def test_a_plain_pickle_opens_without_a_word(tmp_path: Path, recwarn: Any) -> None:
+    file = tmp_path / "plain.pt"
+    file.write_bytes(pickle.dumps({"epoch": 1}, protocol=4))
+    with pytest.raises(ValueError, match="must be"):
+        checkpoint.read(file)
+    assert list(recwarn) == []

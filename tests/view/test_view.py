@@ -76,7 +76,7 @@ def test_a_picture_needs_no_browser(scan: Path, tmp_path: Path) -> None:
         (["--viewer", "vr"], "viewer must be one of html, open3d, got 'vr'"),
         (["--viewer", "open3d", "--save", "x.html"], "save must be left out"),
         (["--labels", "absent.label"], "absent.label: cannot be read"),
-        (["--layout", "xyzrgb"], "the file is cut off or has another layout"),
+        (["--layout", "xyzrgb"], "name the layout (--layout kitti"),
     ],
 )
 def test_bad_arguments_are_one_line(scan: Path, args: list[str], words: str) -> None:

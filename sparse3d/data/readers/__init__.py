@@ -28,7 +28,8 @@ def read_points(
         layout: What the columns of a ``.bin`` are, which has no header: ``kitti``, ``nuscenes``,
             ``xyzrgb`` or ``xyz``. If not given, ``nuscenes`` for ``.pcd.bin``, else ``kitti``. The
             values must be believable for it.
-        drop_invalid: Leave out points with NaN or infinite coordinates instead of raising.
+        drop_invalid: Leave out points with NaN or infinite coordinates instead of raising, and
+            those beyond the limit (1000 m without a header, else 1e12) where at most a tenth are.
             Organised PCD files mark missing points so: there they are always left out, and noted.
 
     Raises:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from sparse3d.data.cloud import PointCloud, build
-from sparse3d.data.kitti import MAX_COORDINATE, ScanError, file_bytes, read_scan
+from sparse3d.data.columns import MAX_COORDINATE, advice, head_of
+from sparse3d.data.kitti import DROP, ScanError, are_outliers, file_bytes, read_scan
 
 __all__ = ["LAYOUTS", "read"]
 
@@ -39,9 +40,11 @@ def read(path: Path, size: int, layout: str, *, drop_invalid: bool) -> PointClou
         raise ScanError(
             f"{path}: size must be a multiple of {width} bytes (float32 {', '.join(columns)}), "
             f"got {size}: {size % width} bytes left after {size // width} points (byte "
-            f"{size - size % width}); the file is cut off or has another layout"
+            f"{size - size % width}); "
+            + (advice(head_of(path), size, layout) or "the file is cut off or has another layout")
         )
-    table = np.frombuffer(file_bytes(path, size), "<f4").reshape(-1, len(columns))
+    raw = file_bytes(path, size)
+    table = np.frombuffer(raw, "<f4").reshape(-1, len(columns))
     low = np.array([-MAX_COORDINATE] * 3 + [0.0] * (len(columns) - 3), np.float32)
     high = np.array([MAX_COORDINATE] * 3 + [255.0] * (len(columns) - 3), np.float32)
     with np.errstate(invalid="ignore"):
@@ -49,14 +52,19 @@ def read(path: Path, size: int, layout: str, *, drop_invalid: bool) -> PointClou
         wrong &= np.isfinite(table)
         if layout == "nuscenes":
             wrong[:, 4] |= table[:, 4] != np.floor(table[:, 4])
-    if wrong.any():
+    far = np.asarray(wrong[:, :3].any(axis=1))
+    outliers = bool(far.any()) and are_outliers(far) and not wrong[~far].any()
+    if wrong.any() and not (drop_invalid and outliers):
         row = int(np.argmax(wrong.any(axis=1)))
         column = int(np.argmax(wrong[row]))
+        other = f"the file is damaged or has another layout than {layout}"
+        way_out = advice(raw, size, layout) or (DROP if outliers else other)
         raise ScanError(
             f"{path}: {columns[column]} of point {row} (byte {row * width + 4 * column}) must "
             f"be{' a whole number' if columns[column] == 'ring' else ''} in "
-            f"[{low[column]:g}, {high[column]:g}], got {table[row, column]:g}; the file is damaged "
-            f"or has another layout than {layout}"
+            f"[{low[column]:g}, {high[column]:g}], got {table[row, column]:g}; {way_out}"
         )
     attributes = {name: table[:, i] for i, name in enumerate(columns) if i > 2}
-    return build(path, layout, table[:, :3], attributes, drop_invalid=drop_invalid)
+    places = table[:, :3]
+    limit = MAX_COORDINATE
+    return build(path, layout, places, attributes, drop_invalid=drop_invalid, limit=limit)

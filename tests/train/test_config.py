@@ -82,7 +82,11 @@ def test_only_what_changes_the_result_is_in_the_key(tmp_path: Path) -> None:
         ("streets, streets: 4", "kitti", r"data\.root must be a text, got none"),
         ("streets: 4", "streets: 4, root: a", r"data\.root must be left out for kind streets"),
         ("smoothing: 0.1", "weights: [1, 2]", "weights must be 11 numbers"),
-        ("recipe: demo", "recipe: dema", "dema.yaml: cannot be read"),
+        (
+            "recipe: demo",
+            "recipe: dema",
+            "dema: must be a YAML file or the name of one .*; write demo",
+        ),
         ("recipe: demo\n", "", "recipe must be a text, got none"),
         ("loss: {smoothing: 0.1}", "loss: 3", "loss must be a table, got 3"),
     ],
@@ -96,10 +100,10 @@ def test_mistakes(tmp_path: Path, old: str, new: str, words: str) -> None:
 
 
 def test_an_absent_config() -> None:
-    with pytest.raises(ValueError, match=r"train_tinny\.yaml: cannot be read.*; write train_tiny"):
+    with pytest.raises(ValueError, match=r"train_tinny: must be a YAML file .*; write train_tiny"):
         load_train_config("train_tinny")
     with pytest.raises(
-        ValueError, match=r"xyz\.yaml: cannot be read.*; there are demo, minkunet18"
+        ValueError, match=r"xyz: must be a YAML file .*; there are demo, minkunet18"
     ):
         load_train_config("xyz")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy.typing as npt
 __all__ = ["MAX_COORDINATE", "advice", "head_of"]
 
 MAX_COORDINATE = 1000.0  # metres; spinning lidars end near 250 m, and a misread file is far beyond
-_HEAD = 480 * 8192  # bytes looked at: whole rows of every form below
+_HEAD = 480 * 512  # bytes looked at: whole rows of every form below
 _ROWS = 10_000  # of them, spread over the head
 _WORSE = 1.5  # times the step of the best width: another width explains the values
 _LAGS = (3, 4, 5, 6)
@@ -48,7 +49,7 @@ def head_of(path: Path) -> bytes:
     """The bytes of a file that `advice` looks at; none where it cannot be read."""
     try:
         with path.open("rb") as file:
-            return file.read(_HEAD)
+            return file.read(min(_HEAD, os.fstat(file.fileno()).st_size))
     except OSError:
         return b""
 

@@ -24,6 +24,11 @@ _KEPT = 512
 _enabled: set[str] = set()
 
 
+def _counts_changes(tensor: torch.Tensor) -> bool:
+    """Whether its twin can be trusted: it has elements, and a version (tensors of inference mode have none)."""
+    return tensor.numel() > 0 and not tensor.is_inference()
+
+
 class _Twins:
     """What kernels returned, by the address of the CPU tensor that stands for it."""
 
@@ -31,14 +36,16 @@ class _Twins:
         self._known: OrderedDict[int, tuple[torch.Tensor, int, torch.Tensor]] = OrderedDict()
 
     def remember(self, on_cpu: torch.Tensor, original: torch.Tensor) -> None:
-        if on_cpu.numel():
+        if _counts_changes(on_cpu):
             self._known[on_cpu.data_ptr()] = (on_cpu, on_cpu._version, original)
         while len(self._known) > _KEPT:
             self._known.popitem(last=False)
 
     def find(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        if not _counts_changes(tensor):
+            return None
         held, version, original = self._known.get(tensor.data_ptr(), (None, 0, tensor))
-        if held is None or not tensor.numel():
+        if held is None:
             return None
         same = held.shape == tensor.shape and held.dtype == tensor.dtype
         return original if same and held.is_contiguous() and version == tensor._version else None

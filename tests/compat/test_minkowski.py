@@ -255,6 +255,17 @@ def test_global_pools_and_broadcasts() -> None:
         ME.MinkowskiBroadcast()(x, x)
 
 
+@pytest.mark.parametrize("kind", ["", "Sum", "Avg", "Max"])
+def test_global_pools_and_broadcasts_take_the_dimension_of_older_networks(kind: str) -> None:
+    x = scene()
+    name = f"MinkowskiGlobal{kind}Pooling"
+    glob = getattr(ME, name)(dimension=3)(x)
+    same(glob.F, getattr(ME, name)()(x).F)
+    for how in ("", "Addition", "Multiplication", "Concatenation"):
+        spread = getattr(ME, f"MinkowskiBroadcast{how}")
+        same(spread(dimension=3)(x, glob).F, spread()(x, glob).F)
+
+
 @pytest.mark.parametrize("name", ["MinkowskiInstanceNorm", "MinkowskiStableInstanceNorm"])
 def test_instance_norms_are_torchs_sample_by_sample(name: str) -> None:
     x = scene()

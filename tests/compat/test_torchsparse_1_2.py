@@ -91,6 +91,10 @@ def test_a_stride_is_one_integer_and_maps_are_handed_over_by_name() -> None:
     assert torch.equal(back.C, x.C)
     joined = ts.cat([back, x])
     assert joined.F.shape == (70, 7)
+    assert torch.equal(ts.cat((back, x), 1).F, joined.F)
+    assert torch.equal(ts.cat(input_list=[back, x], dim=1).F, joined.F)
+    with pytest.raises(ValueError, match="dim must be 1, got 0"):
+        ts.cat([back, x], 0)
     assert joined.s == 1
     torch.testing.assert_close(back.F, up(y).F * 2)
     z.s = (2, 1, 1)

@@ -80,21 +80,36 @@ class MinkowskiBroadcastBase(MinkowskiModuleBase):
 
 
 class MinkowskiBroadcastAddition(MinkowskiBroadcastBase):
-    """Sum of each row and its sample's."""
+    """Sum of each row and its sample's.
 
-    def __init__(self) -> None:
+    Args:
+        dimension: accepted; 0.4's, which networks published then still name.
+    """
+
+    def __init__(self, dimension: int = -1) -> None:
         super().__init__(BroadcastMode.ELEMENTWISE_ADDITON)
 
 
 class MinkowskiBroadcastMultiplication(MinkowskiBroadcastBase):
-    """Product of each row and its sample's."""
+    """Product of each row and its sample's.
 
-    def __init__(self) -> None:
+    Args:
+        dimension: accepted, as by `MinkowskiBroadcastAddition`.
+    """
+
+    def __init__(self, dimension: int = -1) -> None:
         super().__init__(BroadcastMode.ELEMENTWISE_MULTIPLICATION)
 
 
 class MinkowskiBroadcast(MinkowskiModuleBase):
-    """Each sample's row at all of its sites."""
+    """Each sample's row at all of its sites.
+
+    Args:
+        dimension: accepted, as by `MinkowskiBroadcastAddition`.
+    """
+
+    def __init__(self, dimension: int = -1) -> None:
+        super().__init__()
 
     def forward(self, input: SparseTensor, input_glob: SparseTensor) -> SparseTensor:
         """Broadcast `input_glob`, one row a sample, onto the sites of `input`."""

@@ -258,9 +258,14 @@ class MinkowskiGlobalPooling(MinkowskiModuleBase):
 
     Args:
         mode: sum, mean or maximum.
+        dimension: accepted; 0.4's, which networks published then still name.
     """
 
-    def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_AVG_POOLING_PYTORCH_INDEX) -> None:
+    def __init__(
+        self,
+        mode: PoolingMode = PoolingMode.GLOBAL_AVG_POOLING_PYTORCH_INDEX,
+        dimension: int = -1,
+    ) -> None:
         super().__init__()
         if not isinstance(mode, PoolingMode):
             _check.fail_type("mode", "a PoolingMode", type(mode).__name__)
@@ -281,21 +286,33 @@ class MinkowskiGlobalPooling(MinkowskiModuleBase):
 class MinkowskiGlobalSumPooling(MinkowskiGlobalPooling):
     """Sum of each sample."""
 
-    def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_SUM_POOLING_PYTORCH_INDEX) -> None:
+    def __init__(
+        self,
+        mode: PoolingMode = PoolingMode.GLOBAL_SUM_POOLING_PYTORCH_INDEX,
+        dimension: int = -1,
+    ) -> None:
         super().__init__(mode)
 
 
 class MinkowskiGlobalAvgPooling(MinkowskiGlobalPooling):
     """Mean of each sample."""
 
-    def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_AVG_POOLING_PYTORCH_INDEX) -> None:
+    def __init__(
+        self,
+        mode: PoolingMode = PoolingMode.GLOBAL_AVG_POOLING_PYTORCH_INDEX,
+        dimension: int = -1,
+    ) -> None:
         super().__init__(mode)
 
 
 class MinkowskiGlobalMaxPooling(MinkowskiGlobalPooling):
     """Maximum of each sample."""
 
-    def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_MAX_POOLING_PYTORCH_INDEX) -> None:
+    def __init__(
+        self,
+        mode: PoolingMode = PoolingMode.GLOBAL_MAX_POOLING_PYTORCH_INDEX,
+        dimension: int = -1,
+    ) -> None:
         super().__init__(mode)
 
 

@@ -76,7 +76,8 @@ class SparseConvolution(SitesLayer):
     """
 
     bias: nn.Parameter | None
-    # spconv undoes a layer row by row, whatever became of the positions; `compat.spconv` sets this.
+    # spconv takes a key's pairs row by row, whatever became of the positions; `compat.spconv` sets
+    # this, for submanifold and inverse layers.
     trusts_edited_sites: ClassVar[bool] = False
     checkpoint_layout: ClassVar[str] = "spconv"
 
@@ -421,11 +422,13 @@ class SparseConvolution(SitesLayer):
                 self._key_label(), self.kernel_size, found, sites, self.trusts_edited_sites
             )
             return data.kernel_map.transposed(), data.inputs, input.indice_dict
+        by_rows = self.trusts_edited_sites
         if found is not None and found.is_subm and self.subm and not found.is_current():
-            found = None  # its sites were edited in place: the pairs are made anew
+            found = found if by_rows else None  # its sites were edited: the pairs are made anew
         if found is not None:
-            check_reuse(self._key_label(), self.geometry, self.subm, found, sites)
-            return found.kernel_map, sites, input.indice_dict
+            check_reuse(self._key_label(), self.geometry, self.subm, found, sites, by_rows)
+            kept = sites if found.outputs.indices is sites.indices else found.outputs
+            return found.kernel_map, kept if by_rows else sites, input.indice_dict
         if self.subm:
             pairs, target = sites.submanifold(self.kernel_size, self.dilation), sites
         else:

@@ -27,7 +27,14 @@ def serves(
     )
 
 
-def check_reuse(key: str, mine: Geometry, subm: bool, data: IndiceData, sites: Coordinates) -> None:
+def check_reuse(
+    key: str,
+    mine: Geometry,
+    subm: bool,
+    data: IndiceData,
+    sites: Coordinates,
+    trusts_edited_sites: bool,
+) -> None:
     """A layer may take the map that a submanifold layer like it left on the same sites."""
     if torch.compiler.is_compiling():
         return  # `prepare` has checked; integers of a scene are symbols here
@@ -43,7 +50,7 @@ def check_reuse(key: str, mine: Geometry, subm: bool, data: IndiceData, sites: C
     if mine != kept:
         way_out = "give this layer a key of its own"
         _check.fail(key, f"that of a layer with {mine}", f"one with {kept}", way_out)
-    _check_sites(key, sites, data.inputs)
+    _check_sites(key, sites, data.inputs, by_position=not trusts_edited_sites)
 
 
 def check_inverse(

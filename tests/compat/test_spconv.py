@@ -1084,6 +1084,34 @@ class Halved(spconv.SubMConv3d):
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("peer", [spconv, spconv1], ids=["2.x", "1.x"])
+@pytest.mark.parametrize("assigned", [False, True])
+def test_a_submanifold_key_goes_by_rows_whatever_became_of_the_positions(
+    peer: Any, assigned: bool
+) -> None:
+    """spconv takes the pairs that it finds under the key and the positions that they were left with."""
+    before = scene()
+    x = peer.SparseConvTensor(
+        before.features, before.indices.clone(), before.spatial_shape, before.batch_size
+    )
+    layer = peer.SubMConv3d(4, 4, 3, indice_key="k")
+    y = layer(x)
+    rows = layer(y).features
+    moved = y.indices.flip(0).contiguous()
+    if assigned:
+        y.indices = moved
+    else:
+        y.indices[:] = moved
+    z = layer(y)
+    torch.testing.assert_close(z.features, rows, rtol=0, atol=0)
+    kept = before.indices if assigned else moved
+    assert torch.equal(z.indices, kept)
+    # What comes next stands on the positions that the tensor has now.
+    after = peer.SparseConv3d(4, 5, 3, 2, 1, bias=False)
+    fresh = peer.SparseConvTensor(z.features, kept.clone(), z.spatial_shape, z.batch_size)
+    torch.testing.assert_close(after(z).dense(), after(fresh).dense())
+
+
 class Watched(spconv.SparseConv3d):
     """A layer of an exporter's kind: it overrides the hook alone."""
 

@@ -106,7 +106,8 @@ class SparseConvolution(_conv.SparseConvolution):
 
     def _check_subm_reuse_valid(self, inp: _Tensor, spatial_shape: Any, datas: Any) -> None:
         """Refuse to take another layer's pairs where they are not this layer's own."""
-        check_reuse(self._key_label(), self.geometry, self.subm, datas, self._sites(inp))
+        sites, by_rows = self._sites(inp), self.trusts_edited_sites
+        check_reuse(self._key_label(), self.geometry, self.subm, datas, sites, by_rows)
 
     def _check_inverse_reuse_valid(self, inp: _Tensor, spatial_shape: Any, datas: Any) -> None:
         """Refuse to undo another layer than that of the key."""

@@ -18,7 +18,7 @@ from torch import nn
 Steps = list[tuple[str, torch.Tensor, torch.Tensor, list[int]]]
 KINDS = (
     *("subm", "strided", "pool", "transposed", "pointwise", "shared", "double", "edited"),
-    *("assigned", "table", "joined", "union", "normed", "inverse", "inverse", "inverse"),
+    *("assigned", "moved", "table", "joined", "union", "normed", "inverse", "inverse", "inverse"),
 )
 
 
@@ -121,12 +121,15 @@ class Program:
             return functional.sparse_add(x, other)
         axis = self.draw.randrange(self.axes) + 1
         made = x.replace_feature(x.features)
+        if kind == "moved":  # the layer after the edit finds its key
+            made = self.layer("SubMConv", channels, channels, 3, bias=False, indice_key=key)(x)
+            kind = self.draw.choice(["assigned", "edited"])
         turned = x.indices.clone()
         turned[:, axis] = x.spatial_shape[axis - 1] - 1 - turned[:, axis]
         if kind == "assigned":
             made.indices = turned
         else:
-            made.indices = x.indices.clone()
+            made.indices = x.indices.clone() if key not in made.indice_dict else made.indices
             made.indices[:, axis] = turned[:, axis]
         return self.layer("SubMConv", channels, 2, 3, bias=False, indice_key=key)(made)
 

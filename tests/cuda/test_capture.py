@@ -6,6 +6,7 @@ import gc
 
 import pytest
 import torch
+from torch import nn
 
 import sparse3d.nn as spnn
 from sparse3d import SparseConvTensor, _registry
@@ -34,7 +35,7 @@ def held() -> int:
 
 @pytest.mark.parametrize("train", [False, True])
 def test_graphs_that_are_gone_leave_no_memory(train: bool) -> None:
-    net = spnn.SparseSequential(spnn.SubMConv3d(16, 32, 3), spnn.SparseLinear(32, 32)).cuda()
+    net = spnn.SparseSequential(spnn.SubMConv3d(16, 32, 3), nn.Linear(32, 32)).cuda()
     net.train(train)
 
     def step(x: SparseConvTensor) -> torch.Tensor:

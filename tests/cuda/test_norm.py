@@ -32,7 +32,7 @@ def rows_of(rows: int, channels: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("rows", [0, 1, 2, 31, 513, 70_000])
+@pytest.mark.parametrize("rows", [0, 1, 4, 31, 513, 70_000])
 @pytest.mark.parametrize("channels", [1, 3, 19, 96, 256])
 @pytest.mark.parametrize("affine", ["none", "float", "own"])
 def test_agrees_with_float64(rows: int, channels: int, dtype: torch.dtype, affine: str) -> None:

@@ -147,9 +147,15 @@ _path = _Path()
 
 
 def paths() -> list[str]:
-    """The instruction sets that work on this machine; "auto" takes the last one."""
+    """The instruction sets that work on this machine."""
     bits = library.s3d_paths()
     return [name for name, number in PATHS.items() if bits >> number & 1]
+
+
+def default_path() -> str:
+    """What "auto" takes on this machine."""
+    number = library.s3d_default_path()
+    return next(name for name in PATHS if PATHS[name] == number)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ namespace {
 
 struct Available {
   bool avx2 = false, avx512 = false, avx512bf16 = false, amx = false, neon = false;
+  bool quick_bf16 = false;  // those products beat float32 ones
 };
 
 #if defined(__x86_64__)
@@ -19,6 +20,11 @@ uint64_t enabled_state() {
   uint32_t low, high;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (uint64_t(high) << 32) | low;
+}
+
+bool is_amd() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid(0, &eax, &ebx, &ecx, &edx) && ebx == signature_AMD_ebx;
 }
 
 Available detect() {
@@ -38,6 +44,9 @@ Available detect() {
   unsigned sub = 0;
   const bool bf16 = __get_cpuid_count(7, 1, &sub, &ebx, &ecx, &edx) && (sub >> 5 & 1);
   a.avx512bf16 = a.avx512 && bf16 && avx512bf16_kernels();
+  // Measured on 128 and 256 channels: 0.6 of the time on AMD's Zen 5, 1.6 times it on an Intel
+  // Xeon.
+  a.quick_bf16 = a.avx512bf16 && is_amd();
   a.amx =
       a.avx512 && tiles && amx_bf16 && amx_tile && bf16 && amx_kernels() && amx_kernels()->permit();
   return a;
@@ -62,7 +71,7 @@ int32_t resolve_path(int32_t path) {
   switch (path) {
     case kAuto:
       if (a.amx) return kAmx;
-      if (a.avx512bf16) return kAvx512Bf16;
+      if (a.quick_bf16) return kAvx512Bf16;
       return a.avx512 ? kAvx512 : a.avx2 ? kAvx2 : a.neon ? kNeon : kPortable;
     case kPortable:
       return path;

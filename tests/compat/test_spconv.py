@@ -1089,7 +1089,7 @@ class Halved(spconv.SubMConv3d):
 def test_a_submanifold_key_goes_by_rows_whatever_became_of_the_positions(
     peer: Any, assigned: bool
 ) -> None:
-    """spconv takes the pairs that it finds under the key and the positions that they were left with."""
+    """spconv takes the pairs under the key, and the positions that they were left with."""
     before = scene()
     x = peer.SparseConvTensor(
         before.features, before.indices.clone(), before.spatial_shape, before.batch_size

@@ -37,14 +37,18 @@ class BrickSearch {
         }
     for (int brick = 0; brick < kAround; ++brick)
       step_[brick] = bricks.step(brick / 9 - 1, brick / 3 % 3 - 1, brick % 3 - 1);
-    list_neighbours();
+    planes_ = static_cast<int>(g.kernel[0] / 2) + 1;
+    for (int t = 0; t < planes_; ++t) {
+      offset_[t] = static_cast<int>(t * g.dilation[0] - g.padding[0]);
+      first_tap_[t] = static_cast<int32_t>(t * g.kernel[1] * g.kernel[2]);
+    }
+    list_bricks();
   }
 
   // Calls found(tap, row, neighbour) for every tap before the centre, in the order of rows.
   template <class Found>
   void walk(int64_t begin, int64_t end, const Found& found) const {
-    std::vector<Block> blocks(3);
-    Block *fresh = &blocks[0], *asked = &blocks[1], *known = &blocks[2];
+    Block blocks[3], *fresh = blocks, *asked = blocks + 1, *known = blocks + 2;
     for (int64_t row = begin; row < end + 2 * kRows; row += kRows) {
       list(*fresh, row, static_cast<int>(std::max(int64_t(0), std::min<int64_t>(kRows, end - row))));
       look_up(*asked);
@@ -64,34 +68,22 @@ class BrickSearch {
     uint8_t row_of[kRows * kAround + kListed], brick_of[kRows * kAround + kListed];
     int32_t number[kRows * kAround];
   };
-  struct Hit {
-    int row, tap, brick, plane;
-    int32_t number;
-    uint64_t sites;
-  };
-
   // Which bricks a row of a cell reaches, its own among them.
-  void list_neighbours() {
-    std::vector<uint8_t> bricks[kSide * kCells];
-    size_t most = 0;
+  void list_bricks() {
+    uint32_t reach[kSide * kCells] = {}, most = 0;
     for (int cell = 0; cell < kSide * kCells; ++cell) {
-      uint32_t set = 0;
-      for (int64_t t = 0; t <= g_.kernel[0] / 2; ++t)
+      for (int t = 0; t < planes_; ++t)
         for (int k = 0; k < 9; ++k)
-          if (reached_[t == g_.kernel[0] / 2][k][cell % kCells])
-            set |= 1u << (k + (plane_of(cell, t) < 0 ? 0 : 9));
-      for (; set; set &= set - 1) bricks[cell].push_back(uint8_t(__builtin_ctz(set)));
-      most = std::max(most, bricks[cell].size());
+          if (reached_[t == planes_ - 1][k][cell % kCells])
+            reach[cell] |= 1u << (k + (cell / kCells + offset_[t] < 0 ? 0 : 9));
+      listed_[cell] = static_cast<uint8_t>(count_bits(reach[cell]));
+      most = std::max<uint32_t>(most, listed_[cell]);
     }
-    stride_ = ceil_div(static_cast<int64_t>(most), kListed) * kListed;
-    lists_.resize(static_cast<size_t>(stride_) * kSide * kCells);
-    for (int cell = 0; cell < kSide * kCells; ++cell) {
-      std::copy(bricks[cell].begin(), bricks[cell].end(), lists_.begin() + cell * stride_);
-      listed_[cell] = static_cast<uint8_t>(bricks[cell].size());
-    }
-  }
-  int plane_of(int cell, int64_t t) const {
-    return cell / kCells + static_cast<int>(t * g_.dilation[0] - g_.padding[0]);
+    stride_ = ceil_div(most, kListed) * kListed;
+    lists_.resize(static_cast<size_t>(stride_ * kSide * kCells));
+    for (int cell = 0; cell < kSide * kCells; ++cell)
+      for (uint8_t* to = lists_.data() + cell * stride_; reach[cell]; reach[cell] &= reach[cell] - 1)
+        *to++ = static_cast<uint8_t>(__builtin_ctz(reach[cell]));
   }
 
   void list(Block& b, int64_t row, int rows) const {
@@ -99,72 +91,71 @@ class BrickSearch {
     b.rows = rows;
     int n = 0;
     for (int r = 0; r < rows; ++r) {
-      const Bricks::Place p = bricks_.place(row + r);
-      b.key[r] = p.key;
-      b.cell[r] = static_cast<uint16_t>(p.cell);
-      for (int64_t i = 0, m = listed_[p.cell]; i < m; i += kListed) {
-        memcpy(b.brick_of + n + i, lists_.data() + p.cell * stride_ + i, kListed);
+      const int cell = bricks_.cell_of(row + r);
+      b.key[r] = bricks_.key(bricks_.brick_of(row + r));
+      b.cell[r] = static_cast<uint16_t>(cell);
+      for (int64_t i = 0, m = listed_[cell]; i < m; i += kListed) {
+        memcpy(b.brick_of + n + i, lists_.data() + cell * stride_ + i, kListed);
         memset(b.row_of + n + i, r, kListed);
       }
-      n += listed_[p.cell];
+      n += listed_[cell];
     }
     b.wanted = n;
     for (int i = 0; i < n; ++i) bricks_.fetch(b.key[b.row_of[i]] + step_[b.brick_of[i]]);
   }
 
   void look_up(Block& b) const {
-    int n = 0;
+    int some = 0, there = 0;
     for (int i = 0; i < b.wanted; ++i) {
       const uint8_t row = b.row_of[i], brick = b.brick_of[i];
       const bool own = brick == kOwn;
-      const bool some = own | bricks_.some(b.key[row] + step_[brick]);
-      b.row_of[n] = row;
-      b.brick_of[n] = brick;
-      n += some;
+      b.row_of[some] = row;
+      b.brick_of[some] = brick;
+      b.number[some] = bricks_.brick_of(b.row + row);
+      some += own | bricks_.some(b.key[row] + step_[brick]);
     }
-    int there = 0;
-    for (int i = 0; i < n; ++i) {
+    for (int i = 0; i < some; ++i) {
       const uint8_t row = b.row_of[i], brick = b.brick_of[i];
-      const int32_t number = brick == kOwn ? bricks_.brick_of(b.row + row)
-                                           : bricks_.find(b.key[row] + step_[brick]);
+      const int32_t number = bricks_.find(b.key[row] + step_[brick], b.number[i], brick == kOwn);
+      bricks_.fetch_words(number);
       b.row_of[there] = row;
       b.brick_of[there] = brick;
       b.number[there] = number;
-      bricks_.fetch_words(number);
       there += number != 0;
     }
     b.there = there;
   }
 
   template <class Found>
-  void match(Block& b, const Found& to) const {
+  void match(const Block& b, const Found& to) const {
     const Found found = to;
-    constexpr int kHits = 128;
-    Hit hits[kHits];
+    constexpr int kHits = 256;
+    uint64_t sites[kHits];
+    uint16_t item[kHits], plane[kHits];
     int n = 0;
-    const int last = static_cast<int>(g_.kernel[0] / 2);
     const auto tell = [&] {
       for (int i = 0; i < n; ++i) {
-        const Hit& h = hits[i];
-        const int cell = b.cell[h.row], by = h.brick / 3 % 3 * kSide - cell / kSide % kSide,
-                  bz = h.brick % 3 * kSide - cell % kSide;
-        for (uint64_t sites = h.sites; sites; sites &= sites - 1) {
-          const int bit = __builtin_ctzll(sites);
-          found(h.tap + tap_of_[bit / kSide + by][bit % kSide + bz],
-                static_cast<int32_t>(b.row + h.row), bricks_.row(h.number, h.plane, bit));
+        const int k = item[i], cell = b.cell[b.row_of[k]], brick = b.brick_of[k], t = plane[i],
+                  at = (cell / kCells + offset_[t]) & (kSide - 1);
+        const int32_t* taps = tap_of_[brick / 3 % 3 * kSide - cell / kSide % kSide] +
+                              brick % 3 * kSide - cell % kSide;
+        for (uint64_t left = sites[i]; left; left &= left - 1) {
+          const int bit = __builtin_ctzll(left);
+          found(first_tap_[t] + taps[bit / kSide * (2 * kSide + 1) + bit % kSide],
+                static_cast<int32_t>(b.row + b.row_of[k]), bricks_.row(b.number[k], at, bit));
         }
       }
       n = 0;
     };
     for (int i = 0; i < b.there; ++i) {
-      const int row = b.row_of[i], brick = b.brick_of[i], cell = b.cell[row];
+      const int brick = b.brick_of[i], cell = b.cell[b.row_of[i]];
       const Bricks::Words& words = bricks_.words(b.number[i]);
-      for (int t = 0; t <= last; ++t) {
-        const int at = plane_of(cell, t), plane = at & (kSide - 1);
-        const uint64_t sites = words[plane] & reached_[t == last][brick % 9][cell % kCells];
-        hits[n] = {row,   t * static_cast<int>(g_.kernel[1] * g_.kernel[2]), brick, plane,
-                   b.number[i], sites};
-        n += (sites != 0) & ((at >= 0) == (brick >= 9));
+      for (int t = 0; t < planes_; ++t) {
+        const int at = cell / kCells + offset_[t];
+        sites[n] = words[at & (kSide - 1)] & reached_[t == planes_ - 1][brick % 9][cell % kCells];
+        item[n] = static_cast<uint16_t>(i);
+        plane[n] = static_cast<uint16_t>(t);
+        n += (sites[n] != 0) & ((at >= 0) == (brick >= 9));
         if (n == kHits) tell();
       }
     }
@@ -178,6 +169,8 @@ class BrickSearch {
   uint64_t reached_[2][9][kCells] = {};
   int32_t tap_of_[2 * kSide + 1][2 * kSide + 1] = {};  // of an offset along the last two axes
   uint64_t step_[kAround];
+  int planes_ = 0, offset_[kSide + 1];  // planes of taps up to the centre's, and where they lie
+  int32_t first_tap_[kSide + 1];
   int64_t stride_ = 0;
   std::vector<uint8_t> lists_;  // [cells][stride_]
   uint8_t listed_[kSide * kCells];

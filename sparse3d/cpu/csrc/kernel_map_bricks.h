@@ -1,6 +1,7 @@
 // The searched half of a submanifold map from bricks: for each row, the sites of a word that its
-// taps reach are one mask of that word. Blocks of rows go through the steps together, so that a step
-// is a short loop with few branches to guess, and memory is asked for a block before it is read.
+// taps reach are one mask of that word. Blocks of rows go through the steps together, so that a
+// step is a short loop with few branches to guess, and memory is asked for a block before it is
+// read.
 #pragma once
 
 #include <vector>
@@ -24,7 +25,7 @@ class BrickSearch {
     return true;
   }
 
-  BrickSearch(const Bricks& bricks, const Geometry& g) : bricks_(bricks), g_(g) {
+  BrickSearch(const Bricks& bricks, const Geometry& g) : bricks_(bricks) {
     for (int kind = 0; kind < 2; ++kind)
       for (int cell = 0; cell < kCells; ++cell)
         for (int64_t t = 0, taps = g.kernel[1] * g.kernel[2]; t < (kind ? taps / 2 : taps); ++t) {
@@ -50,7 +51,7 @@ class BrickSearch {
   void walk(int64_t begin, int64_t end, const Found& found) const {
     Block blocks[3], *fresh = blocks, *asked = blocks + 1, *known = blocks + 2;
     for (int64_t row = begin; row < end + 2 * kRows; row += kRows) {
-      list(*fresh, row, static_cast<int>(std::max(int64_t(0), std::min<int64_t>(kRows, end - row))));
+      ask(*fresh, row, static_cast<int>(std::max<int64_t>(0, std::min<int64_t>(kRows, end - row))));
       look_up(*asked);
       match(*known, found);
       std::swap(fresh, known);
@@ -61,109 +62,122 @@ class BrickSearch {
  private:
   struct Block {
     int64_t row = 0;
-    int rows = 0, wanted = 0, there = 0;
-    uint64_t key[kRows];
+    int rows = 0, asked = 0;
     uint16_t cell[kRows];
-    // Neighbouring bricks that rows of the block reach, then those that are there, by row.
-    uint8_t row_of[kRows * kAround + kListed], brick_of[kRows * kAround + kListed];
-    int32_t number[kRows * kAround];
+    uint8_t run[kRows];            // of rows of one brick
+    int32_t near[kRows][kAround];  // of a run: the bricks that its rows reach
+    uint8_t asked_run[kRows * kAround], asked_brick[kRows * kAround];
+    uint64_t asked_key[kRows * kAround];
   };
-  // Which bricks a row of a cell reaches, its own among them.
+
+  // Which bricks a row of a cell reaches, its own among them: as a set, and listed.
   void list_bricks() {
-    uint32_t reach[kSide * kCells] = {}, most = 0;
+    int64_t most = 0;
     for (int cell = 0; cell < kSide * kCells; ++cell) {
       for (int t = 0; t < planes_; ++t)
         for (int k = 0; k < 9; ++k)
           if (reached_[t == planes_ - 1][k][cell % kCells])
-            reach[cell] |= 1u << (k + (cell / kCells + offset_[t] < 0 ? 0 : 9));
-      listed_[cell] = static_cast<uint8_t>(count_bits(reach[cell]));
-      most = std::max<uint32_t>(most, listed_[cell]);
+            reach_[cell] |= 1u << (k + (cell / kCells + offset_[t] < 0 ? 0 : 9));
+      listed_[cell] = static_cast<uint8_t>(count_bits(reach_[cell]));
+      most = std::max<int64_t>(most, listed_[cell]);
     }
     stride_ = ceil_div(most, kListed) * kListed;
     lists_.resize(static_cast<size_t>(stride_ * kSide * kCells));
-    for (int cell = 0; cell < kSide * kCells; ++cell)
-      for (uint8_t* to = lists_.data() + cell * stride_; reach[cell]; reach[cell] &= reach[cell] - 1)
-        *to++ = static_cast<uint8_t>(__builtin_ctz(reach[cell]));
+    for (int cell = 0; cell < kSide * kCells; ++cell) {
+      uint8_t* to = lists_.data() + cell * stride_;
+      for (uint32_t left = reach_[cell]; left; left &= left - 1)
+        *to++ = static_cast<uint8_t>(__builtin_ctz(left));
+    }
   }
 
-  void list(Block& b, int64_t row, int rows) const {
+  void ask(Block& b, int64_t row, int rows) const {
     b.row = row;
     b.rows = rows;
-    int n = 0;
+    b.asked = 0;
+    uint32_t reach[kRows + 1] = {};
+    int32_t brick[kRows + 1] = {};
+    int run = 0;  // from 1 on here
     for (int r = 0; r < rows; ++r) {
+      const int32_t own = bricks_.brick_of(row + r);
       const int cell = bricks_.cell_of(row + r);
-      b.key[r] = bricks_.key(bricks_.brick_of(row + r));
+      run += own != brick[run];
+      brick[run] = own;
+      reach[run] |= reach_[cell];
+      b.run[r] = static_cast<uint8_t>(run - 1);
       b.cell[r] = static_cast<uint16_t>(cell);
-      for (int64_t i = 0, m = listed_[cell]; i < m; i += kListed) {
-        memcpy(b.brick_of + n + i, lists_.data() + cell * stride_ + i, kListed);
-        memset(b.row_of + n + i, r, kListed);
-      }
-      n += listed_[cell];
     }
-    b.wanted = n;
-    for (int i = 0; i < n; ++i) bricks_.fetch(b.key[b.row_of[i]] + step_[b.brick_of[i]]);
+    int n = 0;
+    for (int i = 0; i < run; ++i) {
+      b.near[i][kOwn] = brick[i + 1];
+      const uint64_t key = bricks_.key(brick[i + 1]);
+      for (uint32_t left = reach[i + 1] & ~(1u << kOwn); left; left &= left - 1, ++n) {
+        const int k = __builtin_ctz(left);
+        b.asked_run[n] = static_cast<uint8_t>(i);
+        b.asked_brick[n] = static_cast<uint8_t>(k);
+        b.asked_key[n] = key + step_[k];
+        bricks_.fetch(b.asked_key[n]);
+      }
+    }
+    b.asked = n;
   }
 
   void look_up(Block& b) const {
-    int some = 0, there = 0;
-    for (int i = 0; i < b.wanted; ++i) {
-      const uint8_t row = b.row_of[i], brick = b.brick_of[i];
-      const bool own = brick == kOwn;
-      b.row_of[some] = row;
-      b.brick_of[some] = brick;
-      b.number[some] = bricks_.brick_of(b.row + row);
-      some += own | bricks_.some(b.key[row] + step_[brick]);
+    for (int i = 0; i < b.asked; ++i) {
+      const int32_t brick = bricks_.find(b.asked_key[i]);
+      bricks_.fetch_words(brick);
+      b.near[b.asked_run[i]][b.asked_brick[i]] = brick;
     }
-    for (int i = 0; i < some; ++i) {
-      const uint8_t row = b.row_of[i], brick = b.brick_of[i];
-      const int32_t number = bricks_.find(b.key[row] + step_[brick], b.number[i], brick == kOwn);
-      bricks_.fetch_words(number);
-      b.row_of[there] = row;
-      b.brick_of[there] = brick;
-      b.number[there] = number;
-      there += number != 0;
-    }
-    b.there = there;
   }
 
   template <class Found>
   void match(const Block& b, const Found& to) const {
     const Found found = to;
+    uint8_t row_of[kRows * kAround + kListed], brick_of[kRows * kAround + kListed];
+    int reached = 0, hits = 0;
+    for (int r = 0; r < b.rows; ++r) {
+      const int cell = b.cell[r];
+      for (int64_t i = 0; i < listed_[cell]; i += kListed) {
+        memcpy(brick_of + reached + i, lists_.data() + cell * stride_ + i, kListed);
+        memset(row_of + reached + i, r, kListed);
+      }
+      reached += listed_[cell];
+    }
     constexpr int kHits = 256;
-    uint64_t sites[kHits];
-    uint16_t item[kHits], plane[kHits];
-    int n = 0;
+    struct Hit {
+      uint64_t sites;
+      uint8_t row, brick, plane;
+    } hit[kHits];
     const auto tell = [&] {
-      for (int i = 0; i < n; ++i) {
-        const int k = item[i], cell = b.cell[b.row_of[k]], brick = b.brick_of[k], t = plane[i],
-                  at = (cell / kCells + offset_[t]) & (kSide - 1);
-        const int32_t* taps = tap_of_[brick / 3 % 3 * kSide - cell / kSide % kSide] +
-                              brick % 3 * kSide - cell % kSide;
-        for (uint64_t left = sites[i]; left; left &= left - 1) {
+      for (int i = 0; i < hits; ++i) {
+        const Hit& h = hit[i];
+        const int cell = b.cell[h.row], brick = b.near[b.run[h.row]][h.brick];
+        const int32_t* taps = &tap_of_[h.brick / 3 % 3 * kSide - cell / kSide % kSide]
+                                      [h.brick % 3 * kSide - cell % kSide];
+        for (uint64_t left = h.sites; left; left &= left - 1) {
           const int bit = __builtin_ctzll(left);
-          found(first_tap_[t] + taps[bit / kSide * (2 * kSide + 1) + bit % kSide],
-                static_cast<int32_t>(b.row + b.row_of[k]), bricks_.row(b.number[k], at, bit));
+          found(first_tap_[h.plane] + taps[bit / kSide * (2 * kSide + 1) + bit % kSide],
+                static_cast<int32_t>(b.row + h.row),
+                bricks_.row(brick, (cell / kCells + offset_[h.plane]) & (kSide - 1), bit));
         }
       }
-      n = 0;
+      hits = 0;
     };
-    for (int i = 0; i < b.there; ++i) {
-      const int brick = b.brick_of[i], cell = b.cell[b.row_of[i]];
-      const Bricks::Words& words = bricks_.words(b.number[i]);
+    for (int i = 0; i < reached; ++i) {
+      const int row = row_of[i], brick = brick_of[i], cell = b.cell[row];
+      const Bricks::Words& words = bricks_.words(b.near[b.run[row]][brick]);
       for (int t = 0; t < planes_; ++t) {
         const int at = cell / kCells + offset_[t];
-        sites[n] = words[at & (kSide - 1)] & reached_[t == planes_ - 1][brick % 9][cell % kCells];
-        item[n] = static_cast<uint16_t>(i);
-        plane[n] = static_cast<uint16_t>(t);
-        n += (sites[n] != 0) & ((at >= 0) == (brick >= 9));
-        if (n == kHits) tell();
+        const uint64_t sites =
+            words[at & (kSide - 1)] & reached_[t == planes_ - 1][brick % 9][cell % kCells];
+        hit[hits] = {sites, row_of[i], brick_of[i], static_cast<uint8_t>(t)};
+        hits += (sites != 0) & ((at >= 0) == (brick >= 9));
+        if (hits == kHits) tell();
       }
     }
     tell();
   }
 
   const Bricks& bricks_;
-  const Geometry& g_;
   // Of a whole plane of taps, and of the taps of the centre's plane before it: for the bricks along
   // the last two axes, the sites that a cell reaches there.
   uint64_t reached_[2][9][kCells] = {};
@@ -174,6 +188,7 @@ class BrickSearch {
   int64_t stride_ = 0;
   std::vector<uint8_t> lists_;  // [cells][stride_]
   uint8_t listed_[kSide * kCells];
+  uint32_t reach_[kSide * kCells] = {};
 };
 
 }  // namespace s3d

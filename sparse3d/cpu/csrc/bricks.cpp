@@ -25,9 +25,10 @@ Bricks::Slots::Slots(int64_t rows) : bits(std::max(8, log2_ceil(rows))) {
 bool Bricks::build(int32_t threads) {
   if (n_ < 2 * kPartRows) threads = 1;  // to wake one takes longer
   if (n_ == 0 || !measure(threads)) return false;
-  // Two for a thread: sparse parts take longer.
-  const int64_t parts =
-      threads > 1 ? std::max(int64_t(1), std::min<int64_t>(2 * threads, n_ / kPartRows)) : 1;
+  // Two for a thread: sparse parts take longer. Parts of rows in no order meet the same bricks.
+  const int64_t parts = threads == 1 || scattered()
+                            ? 1
+                            : std::max<int64_t>(1, std::min<int64_t>(2 * threads, n_ / kPartRows));
   most_ = n_ / 2 + (parts + 1) * kTaken;
   tag_mask_ = ~static_cast<uint32_t>((uint64_t(1) << log2_ceil(most_)) - 1);
   keys_ = Buffer<uint64_t>(most_);
@@ -36,9 +37,23 @@ bool Bricks::build(int32_t threads) {
   cell_of_ = Buffer<uint16_t>(n_);
   memset(words_[0], 0, sizeof(Words));
   keys_[0] = kNoKey;
-  if (!enter_parts(threads, parts)) return false;
+  if (!enter_parts(threads, parts) && (parts == 1 || !enter_parts(threads, 1))) return false;
   number(threads);
   return true;
+}
+
+bool Bricks::scattered() const {
+  constexpr int64_t kBetween = 64;  // rows from one that is compared with its last to the next
+  int64_t looked = 0, far = 0;
+  for (int64_t i = kBetween; i < n_; i += kBetween, ++looked) {
+    bool jump = false;
+    for (int a = 1; a < 4; ++a) {
+      const int64_t by = int64_t(rows_[i * 4 + a]) - rows_[(i - 1) * 4 + a];
+      jump |= by < -kSide || by > kSide;
+    }
+    far += jump;
+  }
+  return 4 * far > 3 * looked;
 }
 
 bool Bricks::measure(int32_t threads) {
@@ -72,19 +87,9 @@ bool Bricks::measure(int32_t threads) {
   return bits < 64;
 }
 
-inline Bricks::Place Bricks::place(int64_t row) const {
-  const int32_t* c = rows_ + row * 4;
-  Place p{uint64_t(int64_t(c[0]) - low_[0]) << shift_[0], 0};
-  for (int a = 0; a < 3; ++a) {
-    const uint64_t at = uint64_t(int64_t(c[a + 1]) - low_[a + 1]);
-    p.key += at / kSide << shift_[a + 1];
-    p.cell = p.cell * kSide + static_cast<int>(at % kSide);
-  }
-  return p;
-}
-
 bool Bricks::enter_parts(int32_t threads, int64_t parts) {
   std::atomic<bool> good{true};
+  made_.store(1, std::memory_order_relaxed);
   const int64_t part = ceil_div(n_, parts);
   parallel_for(threads, parts, [&](int64_t p) {
     const int64_t begin = p * part, end = std::min(n_, begin + part);

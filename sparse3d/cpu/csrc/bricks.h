@@ -29,8 +29,8 @@ class Bricks {
   bool build(int32_t threads);
 
   int32_t brick_of(int64_t row) const { return brick_of_[row]; }
-  int cell_of(int64_t row) const { return cell_of_[row]; }  // in its brick, row-major
-  uint64_t key(int32_t brick) const { return keys_[brick]; }
+  int cell_of(int64_t row) const { return cell_of_[row]; }    // in its brick, row-major
+  uint64_t key(int64_t row) const { return place(row).key; }  // of its brick
   // What a key gains on the way to the brick so many further along each axis, of -1, 0 and 1.
   uint64_t step(int64_t a, int64_t b, int64_t c) const {
     return (uint64_t(a) << shift_[1]) + (uint64_t(b) << shift_[2]) + (uint64_t(c) << shift_[3]);
@@ -101,7 +101,17 @@ class Bricks {
   // Extents: a key has a field for the batch and one for each axis, with room for the bricks
   // around. False where they do not fit.
   bool measure(int32_t threads);
-  Place place(int64_t row) const;
+  bool scattered() const;  // most rows lie far from those before them
+  Place place(int64_t row) const {
+    const int32_t* c = rows_ + row * 4;
+    Place p{uint64_t(int64_t(c[0]) - low_[0]) << shift_[0], 0};
+    for (int a = 0; a < 3; ++a) {
+      const uint64_t at = uint64_t(int64_t(c[a + 1]) - low_[a + 1]);
+      p.key += at / kSide << shift_[a + 1];
+      p.cell = p.cell * kSide + static_cast<int>(at % kSide);
+    }
+    return p;
+  }
   // Each part of the rows makes bricks of its own, in no one's way; then they meet in one table.
   bool enter_parts(int32_t threads, int64_t parts);
   // Rows into their bricks; false where the index does not serve.

@@ -95,13 +95,14 @@ class BrickSearch {
     b.rows = rows;
     b.asked = 0;
     uint32_t reach[kRows + 1] = {};
-    int32_t brick[kRows + 1] = {};
+    int32_t brick[kRows + 1] = {}, last[kRows + 1];
     int run = 0;  // from 1 on here
     for (int r = 0; r < rows; ++r) {
       const int32_t own = bricks_.brick_of(row + r);
       const int cell = bricks_.cell_of(row + r);
       run += own != brick[run];
       brick[run] = own;
+      last[run] = r;
       reach[run] |= reach_[cell];
       b.run[r] = static_cast<uint8_t>(run - 1);
       b.cell[r] = static_cast<uint16_t>(cell);
@@ -109,7 +110,8 @@ class BrickSearch {
     int n = 0;
     for (int i = 0; i < run; ++i) {
       b.near[i][kOwn] = brick[i + 1];
-      const uint64_t key = bricks_.key(brick[i + 1]);
+      bricks_.fetch_words(brick[i + 1]);
+      const uint64_t key = bricks_.key(row + last[i + 1]);  // not from keys by brick: rows are near
       for (uint32_t left = reach[i + 1] & ~(1u << kOwn); left; left &= left - 1, ++n) {
         const int k = __builtin_ctz(left);
         b.asked_run[n] = static_cast<uint8_t>(i);

@@ -12,7 +12,7 @@
 namespace s3d {
 
 class BrickSearch {
-  static constexpr int kSide = Bricks::kSide, kCells = kSide * kSide;
+  static constexpr int kSide = Bricks::kSide, kCells = kSide * kSide, kReach = 2 * kSide + 1;
   static constexpr int kAround = 18, kOwn = 13;  // bricks before and beside; (first, second, third)
   static constexpr int kRows = 64, kListed = 8;  // of a block; entries of a list copied at a time
 
@@ -34,7 +34,7 @@ class BrickSearch {
           const int64_t at[2] = {cell / kSide + by[0] + kSide, cell % kSide + by[1] + kSide};
           reached_[kind][at[0] / kSide * 3 + at[1] / kSide][cell] |=
               uint64_t(1) << (at[0] % kSide * kSide + at[1] % kSide);
-          tap_of_[by[0] + kSide][by[1] + kSide] = static_cast<int32_t>(t);
+          tap_of_[(by[0] + kSide) * kReach + by[1] + kSide] = static_cast<int32_t>(t);
         }
     for (int brick = 0; brick < kAround; ++brick)
       step_[brick] = bricks.step(brick / 9 - 1, brick / 3 % 3 - 1, brick % 3 - 1);
@@ -153,11 +153,11 @@ class BrickSearch {
       for (int i = 0; i < hits; ++i) {
         const Hit& h = hit[i];
         const int cell = b.cell[h.row], brick = b.near[b.run[h.row]][h.brick];
-        const int32_t* taps = &tap_of_[h.brick / 3 % 3 * kSide - cell / kSide % kSide]
-                                      [h.brick % 3 * kSide - cell % kSide];
+        const int taps = (h.brick / 3 % 3 * kSide - cell / kSide % kSide) * kReach +
+                         h.brick % 3 * kSide - cell % kSide;
         for (uint64_t left = h.sites; left; left &= left - 1) {
           const int bit = __builtin_ctzll(left);
-          found(first_tap_[h.plane] + taps[bit / kSide * (2 * kSide + 1) + bit % kSide],
+          found(first_tap_[h.plane] + tap_of_[taps + bit / kSide * kReach + bit % kSide],
                 static_cast<int32_t>(b.row + h.row),
                 bricks_.row(brick, (cell / kCells + offset_[h.plane]) & (kSide - 1), bit));
         }
@@ -183,7 +183,7 @@ class BrickSearch {
   // Of a whole plane of taps, and of the taps of the centre's plane before it: for the bricks along
   // the last two axes, the sites that a cell reaches there.
   uint64_t reached_[2][9][kCells] = {};
-  int32_t tap_of_[2 * kSide + 1][2 * kSide + 1] = {};  // of an offset along the last two axes
+  int32_t tap_of_[kReach * kReach] = {};  // of an offset along the last two axes
   uint64_t step_[kAround];
   int planes_ = 0, offset_[kSide + 1];  // planes of taps up to the centre's, and where they lie
   int32_t first_tap_[kSide + 1];

@@ -1,6 +1,6 @@
 // Bricks and the maps found in them, with no Python in the process: what the sanitizers and an
 // emulator run.
-//   driver_bricks [rows of the large cases; fewer than 32768 have one part]
+//   driver_bricks [rows of the large cases; fewer than 16384 have one part]
 // Which scenes bricks serve, that every row is found in its place, and that a submanifold map
 // equals the one looked up in a table, on 1, 2, 3 and 8 threads.
 #include <cstdio>
@@ -119,7 +119,7 @@ void same_map(const Ints& coords, const int64_t (&kernel)[3], const int64_t (&di
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int64_t many = argc > 1 ? std::atoll(argv[1]) : 40000;
+  const int64_t many = argc > 1 ? std::atoll(argv[1]) : 20000;
   Ints twice = box(many, 40, 1), late = box(200, 6, 1);
   add(twice, 0, -9, -9, -9);
   late.insert(late.end(), late.end() - 4, late.end());

@@ -12,7 +12,7 @@ from sparse3d.kernel_map import Coordinates
 from sparse3d.ops import kernel_map as M
 
 INT_MAX = 2**31 - 1
-PART = 1 << 14  # rows below which a part of them is not worth a thread
+PART = 1 << 13  # rows below which a part of them is not worth a thread
 
 
 def rows_of(sites, batch=0):
@@ -103,14 +103,14 @@ def corners(bricks):
 
 
 ORDERS = {
-    "rows in order": lambda: box(32, 32, 33),
-    "fewer rows than two parts": lambda: box(2, 128, 128)[:-1],
-    "two parts": lambda: box(2, 128, 128),
-    "parts that share bricks": lambda: in_two_rounds(box(40, 40, 40)),
-    "parts of too many bricks": lambda: corners(26),
-    "no order": lambda: shuffled(box(36, 36, 36)),
-    "few rows a brick": lambda: 9 * box(33, 32, 32),
-    "a row of the first part again": lambda: torch.cat([box(34, 34, 34), box(1, 1, 1)]),
+    "rows in order": lambda: box(26, 26, 26),
+    "fewer rows than two parts": lambda: box(1, 128, 128)[:-1],
+    "two parts": lambda: box(1, 128, 128),
+    "parts that share bricks": lambda: in_two_rounds(box(30, 30, 30)),
+    "parts of too many bricks": lambda: corners(21),
+    "no order": lambda: shuffled(box(28, 28, 28)),
+    "few rows a brick": lambda: 9 * box(26, 26, 26),
+    "a row of the first part again": lambda: torch.cat([box(28, 28, 28), box(1, 1, 1)]),
 }
 
 

@@ -12,7 +12,7 @@ constexpr uint64_t kNoKey = ~uint64_t(0);
 constexpr int64_t kRows = 64;           // whose memory is asked for before it is read
 constexpr int64_t kBricks = 1024;       // of a work item
 constexpr int64_t kTaken = 32;          // numbers of bricks that a part takes at a time
-constexpr int64_t kPartRows = 1 << 14;  // fewer are not worth a thread of their own
+constexpr int64_t kPartRows = 1 << 13;  // fewer are not worth a thread of their own
 
 }  // namespace
 

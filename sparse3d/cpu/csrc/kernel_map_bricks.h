@@ -13,7 +13,8 @@ namespace s3d {
 
 class BrickSearch {
   static constexpr int kSide = Bricks::kSide, kCells = kSide * kSide, kReach = 2 * kSide + 1;
-  static constexpr int kAround = 18, kOwn = 13;  // bricks before and beside; (first, second, third)
+  static constexpr int kAround = 18,
+                       kMiddle = 13;             // bricks before and beside; (first, second, third)
   static constexpr int kRows = 64, kListed = 8;  // of a block; entries of a list copied at a time
 
  public:
@@ -109,10 +110,10 @@ class BrickSearch {
     }
     int n = 0;
     for (int i = 0; i < run; ++i) {
-      b.near[i][kOwn] = brick[i + 1];
+      b.near[i][kMiddle] = brick[i + 1];
       bricks_.fetch_words(brick[i + 1]);
       const uint64_t key = bricks_.key(row + last[i + 1]);  // not from keys by brick: rows are near
-      for (uint32_t left = reach[i + 1] & ~(1u << kOwn); left; left &= left - 1, ++n) {
+      for (uint32_t left = reach[i + 1] & ~(1u << kMiddle); left; left &= left - 1, ++n) {
         const int k = __builtin_ctz(left);
         b.asked_run[n] = static_cast<uint8_t>(i);
         b.asked_brick[n] = static_cast<uint8_t>(k);

@@ -251,6 +251,12 @@ class Coordinates:
                 self._tables[backend] = build_table(self.indices)
         return self._tables[backend]
 
+    def _table_for_neighbours(self) -> torch.Tensor | None:
+        """The table, or none if it is not there and the backend does without."""
+        backend = backend_for(self.indices.device)
+        spared = self.indices.shape[1] == 4 and backend in rules.WITHOUT_TABLE
+        return self._tables.get(backend) if spared else self.table()
+
     def first_duplicate(self) -> int | None:
         """The lowest row that repeats an earlier one, or None."""
         if self._is_distinct():
@@ -349,7 +355,8 @@ class Coordinates:
         if key not in self._maps:
             geometry = submanifold_geometry(kernel_size, dilation)
             with lasting():
-                pairs = rules.submanifold(self.indices, kernel_size, dilation, self.table())
+                table = self._table_for_neighbours()
+                pairs = rules.submanifold(self.indices, kernel_size, dilation, table)
             distinct = self._is_distinct()
             self._maps[key] = KernelMap(
                 *pairs,

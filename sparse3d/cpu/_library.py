@@ -18,7 +18,7 @@ import torch
 
 from .._registry import BackendUnavailable
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 DISTRIBUTION = "sparse3d-torch"
 FILE = "libsparse3d_cpu.so"
 

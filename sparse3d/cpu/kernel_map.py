@@ -51,11 +51,14 @@ def _build(
 
 @kernel_map_submanifold.kernel("cpu")
 def _submanifold(
-    coords: torch.Tensor, table: torch.Tensor, kernel_size: Sequence[int], dilation: Sequence[int]
+    coords: torch.Tensor,
+    table: torch.Tensor | None,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
 ) -> Pairs:
     coords = coords.contiguous()
-    lists = (longs(kernel_size), longs(dilation))
-    return _build("s3d_map_submanifold", coords, kernel_size, False, address(table), *lists)[1:]
+    args = (address(table), longs(kernel_size), longs(dilation))
+    return _build("s3d_map_submanifold", coords, kernel_size, False, *args)[1:]
 
 
 # Look-ups are native; what is between them is small.

@@ -56,8 +56,9 @@ def _neighbour_rows(
 
 @kernel_map_submanifold.kernel("metal", "cuda")
 def _submanifold(
-    coords: torch.Tensor, table: torch.Tensor, kernel_size: list[int], dilation: list[int]
+    coords: torch.Tensor, table: torch.Tensor | None, kernel_size: list[int], dilation: list[int]
 ) -> Pairs:
+    table = sites.table(coords) if table is None else table
     return _scan.pairs(neighbours(coords, table, kernel_size, dilation))
 
 

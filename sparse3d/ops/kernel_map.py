@@ -40,6 +40,9 @@ from .coordinates import coordinate_lookup, coordinate_table, coordinate_unique
 
 __all__ = ["floor", "footprint", "given", "submanifold"]
 
+# Backends that find the neighbours of 3-D sites without a table.
+WITHOUT_TABLE = frozenset({"cpu"})
+
 Pairs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 CreatedPairs = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -91,9 +94,13 @@ def _neighbours_reference(
 
 
 def _submanifold_reference(
-    coords: torch.Tensor, table: torch.Tensor, kernel_size: Sequence[int], dilation: Sequence[int]
+    coords: torch.Tensor,
+    table: torch.Tensor | None,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
 ) -> Pairs:
     """The given rule onto the inputs themselves."""
+    table = coordinate_table(coords) if table is None else table
     padding = submanifold_padding(kernel_size, dilation)
     ones = [1] * len(kernel_size)
     return _given_reference(coords, table, coords, kernel_size, ones, padding, dilation)
@@ -162,7 +169,7 @@ def _fake_created(coords: torch.Tensor, kernel_size: Sequence[int]) -> CreatedPa
 
 
 kernel_map_submanifold = Op(
-    "kernel_map_submanifold(Tensor coords, Tensor table, int[] kernel_size, int[] dilation)"
+    "kernel_map_submanifold(Tensor coords, Tensor? table, int[] kernel_size, int[] dilation)"
     " -> (Tensor, Tensor, Tensor)",
     reference=_submanifold_reference,
     fake=lambda coords, table, kernel_size, dilation: _fake_pairs(coords, kernel_size),
@@ -218,7 +225,7 @@ def submanifold(
         coords: int32 [N, 1 + D].
         kernel_size: odd, one entry an axis.
         dilation: one entry an axis.
-        table: `build_table(coords)` if at hand.
+        table: `build_table(coords)` if at hand; a backend without use for one makes none.
 
     Returns:
         `src` int32 [P], `dst` int32 [P], `splits` int64 [K + 1] on the CPU. Tap K - 1 - t holds tap
@@ -231,7 +238,6 @@ def submanifold(
     padding = submanifold_padding(kernel_size, dilation)
     ones = (1,) * len(kernel_size)
     _check_geometry(coords, Geometry(tuple(kernel_size), ones, padding, tuple(dilation)))
-    table = coordinate_table(coords) if table is None else table
     return cast(Pairs, kernel_map_submanifold(coords, table, list(kernel_size), list(dilation)))
 
 

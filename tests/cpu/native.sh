@@ -2,7 +2,7 @@
 # Sourced by the scripts beside it: builds the engine and the drivers with extra compiler flags. AVX-512 and AMX compile to "not here"
 # unless ALL_SETS is set.
 
-# build NAME COMPILER FLAGS...: leaves build/native/NAME/driver, driver_points and driver_norm.
+# build NAME COMPILER FLAGS...: leaves build/native/NAME/driver, driver_bricks, driver_points and driver_norm.
 build() {
     export ALL_SETS=${ALL_SETS:-}
     local name=$1 compiler=$2
@@ -28,7 +28,7 @@ build() {
         exec "$compiler" -std=c++17 -Wall -Wextra "$@" "${flags[@]}" -c "$source" -o "$folder/$(basename "$source" .cpp).o"
     ' _ {} "$folder" "$compiler" "$@"
     local program
-    for program in driver driver_points driver_norm; do
+    for program in driver driver_bricks driver_points driver_norm; do
         "$compiler" "$@" $(ls "$folder"/*.o | grep -v /driver) "$folder/$program.o" -pthread -o "$folder/$program"
     done
 }

@@ -14,5 +14,6 @@ done
 build neon aarch64-linux-gnu-g++ -O2 -static
 # qemu-user cannot fork a process that has threads.
 qemu-aarch64 build/native/neon/driver 5 40 no-fork
+qemu-aarch64 build/native/neon/driver_bricks
 qemu-aarch64 build/native/neon/driver_points 0 1200
 qemu-aarch64 build/native/neon/driver_norm 5 600

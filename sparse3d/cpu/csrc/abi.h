@@ -27,6 +27,7 @@ S3D_API int32_t s3d_paths();
 S3D_API int32_t s3d_default_path();
 
 // kernel_map.cpp
+// table may be null: it is made if the search needs one.
 S3D_API int32_t s3d_map_submanifold(int32_t threads, int32_t path, const int32_t* coords, int64_t n,
                                     int32_t ndim, int32_t* table, const int64_t* kernel,
                                     const int64_t* dilation, void** handle);

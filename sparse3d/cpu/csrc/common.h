@@ -16,7 +16,7 @@ namespace s3d {
 
 // Raised whenever a signature or the meaning of an argument changes; the Python side refuses
 // others.
-constexpr int32_t kAbiVersion = 3;
+constexpr int32_t kAbiVersion = 4;
 
 enum Status : int32_t { kOk = 0, kOutOfMemory = 1, kBadArgument = 2 };
 

@@ -94,4 +94,9 @@ template <int W>
 void search_given(int32_t threads, const Kernels& kernels, const Table<W>& table, const Geometry& g,
                   const int32_t* out, int64_t rows_out, MapBuild& map);
 
+// The submanifold map; table may be null, it is then built where it is needed.
+template <int W>
+void build_submanifold(int32_t threads, const Kernels& kernels, const int32_t* coords, int64_t n,
+                       int32_t* table, const Geometry& g, MapBuild& map);
+
 }  // namespace s3d

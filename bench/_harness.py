@@ -46,9 +46,13 @@ def scene(name: str) -> torch.Tensor:
 
 
 def grow(coords: torch.Tensor, rows: int) -> torch.Tensor:
-    """A scene of so many rows: the first ones, or copies side by side along x."""
+    """A scene of so many rows and about as many neighbours each: the rows of a sector about the
+    middle (the first ones of a scan are its uppermost ring, which has half as many), or copies side
+    by side along x."""
     if rows <= len(coords):
-        return coords[:rows].contiguous()
+        y, x = (coords[:, 2:] - coords[:, 2:].median(0).values).float().T
+        sector = torch.atan2(y, x).argsort(stable=True)[:rows]
+        return coords[sector.sort().values].contiguous()
     width = int(coords[:, 3].max()) + 3
     copies = -(-rows // len(coords))
     moved = [coords + torch.tensor([0, 0, 0, copy * width]).int() for copy in range(copies)]

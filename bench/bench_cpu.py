@@ -187,7 +187,7 @@ def growth(coords: torch.Tensor, repeats: int, picture: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"rows": [], "pairs a voxel": [], "map": [], "layer": []}
     layer = sp.SubMConv3d(32, 32, 3, bias=False)
     for rows in (10_000, 30_000, 100_000, 300_000, 1_000_000, 2_000_000):
-        c, times = H.grow(coords, rows), max(repeats, 2_000_000 // rows)
+        c, times = H.grow(coords, rows), max(3 * repeats, 2_000_000 // rows)
         shape = [int(v) + 1 for v in c[:, 1:].amax(0)]
         x = sp.SparseConvTensor(torch.randn(rows, 32), c, shape, 1)
         per = 1e6 / rows

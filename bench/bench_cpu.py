@@ -18,6 +18,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -281,15 +282,23 @@ def compare(args: argparse.Namespace, result: dict[str, Any]) -> None:
         worker.close()
 
 
+def rest() -> None:
+    """Threads of an OpenMP runtime spin for 0.2 s after their work, on a core that the next needs."""
+    time.sleep(0.5)
+
+
 def rounds(name: str, wanted: int, ours: Worker, peer: Worker | None) -> dict[str, Any]:
     """Rounds of a piece of work until enough of them count; if none does, all are shown."""
     probes, kept, discarded = [H.matrix_rate()], [], []
     while len(kept) < wanted and len(kept) + len(discarded) < 2 * wanted:
+        rest()
         theirs = peer.work(name) if peer else None
+        rest()
         mine = ours.work(name)
         if mine is None:
             raise SystemExit(f"ours did not survive {name}")
         narrow = H.matrix_rate(torch.bfloat16) if "bfloat16" in name else None
+        rest()
         probes.append(H.matrix_rate())
         calm = max(probes[-2:]) <= MOVED * min(probes[-2:])
         (kept if calm else discarded).append((mine, theirs, sum(probes[-2:]) / 2, narrow))

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <new>
 
+#include "thread_pool.h"
+
 // For functions that only prefetch: GCC takes a call of one for a call without effect, and drops
 // it.
 #define S3D_INLINE inline __attribute__((always_inline))
@@ -47,6 +49,7 @@ inline void copy_bytes(void* to, const void* from, int64_t bytes) {
 // No exception crosses the C ABI.
 template <class F>
 int32_t guarded(F&& f) noexcept {
+  const Awake awake;
   try {
     f();
     return kOk;

@@ -6,6 +6,17 @@
 
 namespace s3d {
 
+// While one lives, workers that have finished a job wait for the next of the call without going to
+// sleep, giving way to whoever else wants the processor: an operator of ten short steps would spend
+// as long again waking them.
+class Awake {
+ public:
+  Awake();
+  ~Awake();
+  Awake(const Awake&) = delete;
+  Awake& operator=(const Awake&) = delete;
+};
+
 // Runs body(context, i) for every i in [0, n) on at most `threads` threads, the caller included.
 // Items are claimed one by one: a result must never depend on which thread ran an item.
 void run_items(int32_t threads, int64_t n, void (*body)(void*, int64_t), void* context);

@@ -239,7 +239,7 @@ def run(
     backend = _registry.backend_for(where)
     report.lines += [
         f"sparse3d {sparse3d.__version__}, torch {torch.__version__}, {platform.platform()}",
-        f"device {device}, backend {backend}, fast math {os.environ.get(FAST_MATH, '0')}",
+        f"device {doctor.named(where)}, backend {backend}, fast math {os.environ.get(FAST_MATH, '0')}",
     ]
     reason = None if backend == "reference" else _registry.load(backend)
     if reason is not None:

@@ -28,10 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--metal-front", choices=["clang", "gcc"], help="front end of tests/metal_emu")
     parser.addoption("--metal-seed", type=int, default=0, help="its first schedule")
-    parser.addoption("--metal-schedules", type=int, default=1, help="schedules of small launches")
-    parser.addoption(
-        "--metal-small", type=int, default=2048, help="their most threads; 0: all are small"
-    )
+    parser.addoption("--metal-schedules", type=int, default=1, help="schedules of a launch")
     parser.addoption("--pyg-examples", help="examples/ of a torch_geometric checkout, to be run")
 
 
@@ -95,7 +92,7 @@ def backend(request: pytest.FixtureRequest) -> str:
         enable = getattr(harness, "enable", None)
         if enable is not None:
             option = request.config.getoption
-            wanted = ("--metal-front", "--metal-seed", "--metal-schedules", "--metal-small")
+            wanted = ("--metal-front", "--metal-seed", "--metal-schedules")
             enable(*(option(name) for name in wanted))
     if name == "cuda" and triton_interpreter.is_interpreting():
         triton_interpreter.enable()

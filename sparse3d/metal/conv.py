@@ -15,7 +15,7 @@ _HAS_BIAS, _HAS_RESIDUAL = 1, 2
 _SMALL = 8
 """Fewer channels than a fragment is deep: padding would cost more than the matrix units give."""
 
-_COLUMNS = (16, 32, 64, 96, 128)
+_COLUMNS = (8, 16, 24, 32, 64, 96, 128)
 """Output channels that a threadgroup may make."""
 
 _GRAD_OUT, _GRAD_IN = (32, 64, 96), (16, 32, 48, 64)
@@ -94,21 +94,26 @@ def macros(layer: _Layer, dtype: torch.dtype) -> dict[str, Any]:
     }
 
 
+def threads(made: dict[str, Any]) -> int:
+    """Threads of a group: a simdgroup makes 32 rows x 16 columns, or 8 where those do not
+    divide."""
+    columns = int(made["SP_BN"])
+    return int(made["SP_BM"]) * columns // (8 if columns % 16 else 16)
+
+
 def _narrower(made: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A layer's macros, then those of ever smaller tiles, which take fewer threads."""
     yield made
-    if made["SP_BN"] > 64:
-        made = {**made, "SP_BM": 64, "SP_BN": 64}
-    while made["SP_BN"] > 16:
-        made = {**made, "SP_BN": made["SP_BN"] // 2}
-        yield made
-    yield {**made, "SP_BM": 32}
+    for columns in (32, 16):
+        if columns < made["SP_BN"]:
+            yield {**made, "SP_BM": 64, "SP_BN": columns}
+    yield {**made, "SP_BM": 32, "SP_BN": min(made["SP_BN"], 16)}
 
 
 def _kernels(layer: _Layer, rows: torch.Tensor, name: str) -> tuple[_shader.Library, int]:
     """conv.metal for a layer, and how many threads a group of the kernel has."""
     choices = (
-        (_shader.library("conv", **made), int(made["SP_BM"] * made["SP_BN"] // 16))
+        (_shader.library("conv", **made), threads(made))
         for made in _narrower(macros(layer, rows.dtype))
     )
     return _shader.first_that_fits(rows, name, choices)

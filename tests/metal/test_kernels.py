@@ -106,6 +106,8 @@ def test_sizes(session: Session, rows: int) -> None:
         (32, 32, 2, torch.float32),
         (12, 12, 12, torch.float16),
         (3, 32, 1, torch.float16),
+        (24, 19, 1, torch.float32),
+        (8, 24, 1, torch.float16),
     ],
     ids=str,
 )

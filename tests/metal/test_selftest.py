@@ -89,6 +89,19 @@ def test_without_the_backend_it_says_so() -> None:
     assert report.checks == 1  # none of it passed
 
 
+def test_the_report_names_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times of a Mac that is not named are of no use; a torch that has no name for it is no
+    fault."""
+    apple = torch.backends.mps
+    monkeypatch.setattr(apple, "is_available", lambda: True)
+    monkeypatch.setattr(_registry, "load", lambda backend: "not here")
+    monkeypatch.setattr(apple, "get_name", lambda: "Apple M9", raising=False)
+    monkeypatch.setattr(apple, "get_core_count", lambda: 12, raising=False)
+    assert selftest.run("mps").lines[1].startswith("device mps (Apple M9, 12 cores), backend ")
+    monkeypatch.delattr(apple, "get_core_count")
+    assert selftest.run("mps").lines[1].startswith("device mps, backend ")
+
+
 @pytest.mark.parametrize(("mps", "cuda"), [(True, True), (False, True), (False, False)])
 def test_it_takes_the_device_that_is_there(
     mps: bool, cuda: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

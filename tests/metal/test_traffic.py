@@ -262,6 +262,9 @@ def test_every_layer_of_minkunet_is_in_the_committed_table(maps: dict[str, Kerne
         row for row in kept if not row["channels"].endswith("->19") and row["by"] != "few channels"
     ]
     assert all(row["issued"] <= 1.15 for row in wide)
+    # 19 columns in 24, and 4 in 8: the gradient to a stem's input, which no training asks for.
+    assert all(row["issued"] <= 1.3 for row in kept if row["channels"].endswith("->19"))
+    assert all(row["dx issued"] <= 2.2 for row in kept if row["channels"].startswith("4->"))
     ways = {row[f"{way}by"] for row in kept for way in WAYS}
     assert ways == network.KERNELS.keys()
     assert model.lines_of(made)[0].split() == " ".join(kept[0]).split()

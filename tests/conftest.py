@@ -40,11 +40,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _fits_the_harness(params: dict[str, Any]) -> bool:
     """Whether a Metal test is small enough to be emulated on every run; the others are nightly."""
-    size = params.get("size")
-    if "shape" in params:  # point clouds: one full of ties, one of boxes far apart
-        return params["shape"] in ("lattice", "clustered") and params.get("scale", 1.0) == 1.0
-    if size is not None and not isinstance(size, int):
-        return bool(size.name != "wide")
+    shape = params.get("shape")
+    if isinstance(shape, str):  # point clouds: one full of ties, one of boxes far apart
+        return shape in ("lattice", "clustered") and params.get("scale", 1.0) == 1.0
     return "examples" not in params
 
 
@@ -56,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         params = getattr(getattr(item, "callspec", None), "params", {})
         if params.get("backend") != "metal":
             continue
-        if "threads" in item.name or not _fits_the_harness(params):
+        if not _fits_the_harness(params):
             item.add_marker(pytest.mark.nightly)
 
 

@@ -65,14 +65,14 @@ void* rt_simd(unsigned operation, const void* value, unsigned bytes, unsigned* m
     return g.value[f.round & 1];
 }
 
-// Adds to `sum` a lane's two elements of the product of two 8 x 8 matrices; `own`: its two of each. Lanes hold elements in
-// the layout that MLX relies on.
+// Adds to `sum` a lane's two elements of the product of two 8 x 8 matrices; `own`: its two of each. Lanes hold elements
+// in the layout that MLX relies on.
 void rt_product(const float* own, float* sum) {
     auto holder = [](uint32_t row, uint32_t column) {
         return (row >> 2) << 4 | (column >> 2) << 3 | (row & 3) << 1 | (column >> 1 & 1);
     };
     unsigned mask;
-    const auto* all = (const float(*)[kSlotBytes / 4])rt_simd(kOpMatrixMac, own, 16, &mask);
+    const auto* all = (const float (*)[kSlotBytes / 4]) rt_simd(kOpMatrixMac, own, 16, &mask);
     const uint32_t lane = current->lane, row = (lane >> 4) * 4 + (lane >> 1 & 3);
     const uint32_t column = (lane >> 3 & 1) * 4 + (lane & 1) * 2;
     for (uint32_t k = 0; k < 8; ++k) {

@@ -50,7 +50,7 @@ class Layer:
 
     @property
     def simdgroups(self) -> int:
-        return self.tile_rows * self.columns // 512
+        return conv.threads(self.macros) // 32
 
     @property
     def macs_a_row(self) -> int:

@@ -77,14 +77,23 @@ def report() -> Iterator[str]:
 
 def devices() -> list[str]:
     """The devices that torch can use here, by name."""
-    found = ["cpu"]
-    found += [
-        f"cuda:{i} ({torch.cuda.get_device_name(i)})"
-        for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
-    ]
+    found = [torch.device("cpu")]
+    if torch.cuda.is_available():
+        found += [torch.device("cuda", i) for i in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
-        found.append("mps")
-    return found
+        found.append(torch.device("mps"))
+    return [named(device) for device in found]
+
+
+def named(device: torch.device) -> str:
+    """A device with the model and, of Apple's, the cores of its GPU, where this torch knows
+    them."""
+    if device.type == "cuda":
+        return f"{device} ({torch.cuda.get_device_name(device)})"
+    apple = torch.backends.mps
+    if device.type == "mps" and apple.is_available() and hasattr(apple, "get_core_count"):
+        return f"{device} ({apple.get_name()}, {apple.get_core_count()} cores)"
+    return str(device)
 
 
 def advice() -> list[str]:

@@ -237,9 +237,10 @@ def run(
     """
     where, report = torch.device(device), Report()
     backend = _registry.backend_for(where)
+    fast_math = os.environ.get(FAST_MATH, "0")
     report.lines += [
         f"sparse3d {sparse3d.__version__}, torch {torch.__version__}, {platform.platform()}",
-        f"device {device}, backend {backend}, fast math {os.environ.get(FAST_MATH, '0')}",
+        f"device {doctor.named(where)}, backend {backend}, fast math {fast_math}",
     ]
     reason = None if backend == "reference" else _registry.load(backend)
     if reason is not None:

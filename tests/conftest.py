@@ -28,10 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--metal-front", choices=["clang", "gcc"], help="front end of tests/metal_emu")
     parser.addoption("--metal-seed", type=int, default=0, help="its first schedule")
-    parser.addoption("--metal-schedules", type=int, default=1, help="schedules of small launches")
-    parser.addoption(
-        "--metal-small", type=int, default=2048, help="their most threads; 0: all are small"
-    )
+    parser.addoption("--metal-schedules", type=int, default=1, help="schedules of a launch")
     parser.addoption("--pyg-examples", help="examples/ of a torch_geometric checkout, to be run")
 
 
@@ -43,11 +40,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _fits_the_harness(params: dict[str, Any]) -> bool:
     """Whether a Metal test is small enough to be emulated on every run; the others are nightly."""
-    size = params.get("size")
-    if "shape" in params:  # point clouds: one full of ties, one of boxes far apart
-        return params["shape"] in ("lattice", "clustered") and params.get("scale", 1.0) == 1.0
-    if size is not None and not isinstance(size, int):
-        return bool(size.name != "wide")
+    shape = params.get("shape")
+    if isinstance(shape, str):  # point clouds: one full of ties, one of boxes far apart
+        return shape in ("lattice", "clustered") and params.get("scale", 1.0) == 1.0
     return "examples" not in params
 
 
@@ -59,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         params = getattr(getattr(item, "callspec", None), "params", {})
         if params.get("backend") != "metal":
             continue
-        if "threads" in item.name or not _fits_the_harness(params):
+        if not _fits_the_harness(params):
             item.add_marker(pytest.mark.nightly)
 
 
@@ -95,7 +90,7 @@ def backend(request: pytest.FixtureRequest) -> str:
         enable = getattr(harness, "enable", None)
         if enable is not None:
             option = request.config.getoption
-            wanted = ("--metal-front", "--metal-seed", "--metal-schedules", "--metal-small")
+            wanted = ("--metal-front", "--metal-seed", "--metal-schedules")
             enable(*(option(name) for name in wanted))
     if name == "cuda" and triton_interpreter.is_interpreting():
         triton_interpreter.enable()

@@ -24,9 +24,10 @@
 #define SP_BK 16
 #endif
 #define SP_TILE 64
-#define SP_PARTS (SP_TILE / SP_BM)  // threadgroups that share a tile's rows: 1, or 2 halves
-#define SP_SGM (SP_BM / 32)         // a simdgroup makes 32 x 16: 8 accumulators
-#define SP_SGN (SP_BN / 16)
+#define SP_PARTS (SP_TILE / SP_BM)      // threadgroups that share a tile's rows: 1, or 2 halves
+#define SP_ACROSS (SP_BN % 16 ? 1 : 2)  // a simdgroup makes 32 rows x so many fragments of 8 columns
+#define SP_SGM (SP_BM / 32)
+#define SP_SGN (SP_BN / (8 * SP_ACROSS))
 #define SP_THREADS uint(32 * SP_SGM * SP_SGN)
 #define SP_PAD int(16 / sizeof(SP_ELEM))  // after each row in threadgroup memory, against bank conflicts
 #define SP_LDA (SP_BK + SP_PAD)
@@ -78,7 +79,7 @@ inline float sp_activate(float y, uint flags, float alpha) {
 typedef simdgroup_matrix<float, 8, 8> SpFragment;
 
 struct SpProduct {
-    SpFragment m[4][2];
+    SpFragment m[4][SP_ACROSS];
 };
 
 // Stages SP_BN columns x SP_BK channels of one tap's weight.
@@ -120,7 +121,7 @@ inline void sp_stage_rows(threadgroup SP_ELEM* as,
 }
 
 inline void sp_clear(thread SpProduct& product) {
-    SP_UNROLL for (uint i = 0; i < 4; ++i) SP_UNROLL for (uint j = 0; j < 2; ++j) product.m[i][j] =
+    SP_UNROLL for (uint i = 0; i < 4; ++i) SP_UNROLL for (uint j = 0; j < SP_ACROSS; ++j) product.m[i][j] =
         make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
 }
 
@@ -130,10 +131,10 @@ inline void sp_multiply(thread SpProduct& product,
                         threadgroup const SP_ELEM* bs,
                         uint count,
                         uint sg) {
-    const uint column = sg % SP_SGN * 16;
+    const uint column = sg % SP_SGN * (8 * SP_ACROSS);
     for (uint k = 0; k < SP_BK; k += 8) {
-        simdgroup_matrix<SP_ELEM, 8, 8> a, b[2];
-        SP_UNROLL for (uint j = 0; j < 2; ++j) {
+        simdgroup_matrix<SP_ELEM, 8, 8> a, b[SP_ACROSS];
+        SP_UNROLL for (uint j = 0; j < SP_ACROSS; ++j) {
             if (SP_BACKWARD)
                 simdgroup_load(b[j], bs + k * SP_LDB + column + 8 * j, SP_LDB);
             else
@@ -143,7 +144,7 @@ inline void sp_multiply(thread SpProduct& product,
             const uint row = (i * SP_SGM + sg / SP_SGN) * 8;
             if (row >= count) continue;  // the same for the whole simdgroup
             simdgroup_load(a, as + row * SP_LDA + k, SP_LDA);
-            SP_UNROLL for (uint j = 0; j < 2; ++j)
+            SP_UNROLL for (uint j = 0; j < SP_ACROSS; ++j)
                 simdgroup_multiply_accumulate(product.m[i][j], a, b[j], product.m[i][j]);
         }
     }
@@ -248,8 +249,8 @@ kernel void sp_conv(device const SP_ELEM* feats [[buffer(0)]],     // [N, groups
         SP_UNROLL for (uint i = 0; i < 4; ++i) {
             SP_UNROLL for (uint n = 0; n < 2; ++n) {
                 if (mine[i][n] == ushort(SP_BM)) continue;
-                threadgroup float* at = sums + uint(mine[i][n]) * SP_LDC + sg % SP_SGN * 16;
-                SP_UNROLL for (uint j = 0; j < 2; ++j) at[8 * j + lane.column[n]] +=
+                threadgroup float* at = sums + uint(mine[i][n]) * SP_LDC + sg % SP_SGN * (8 * SP_ACROSS);
+                SP_UNROLL for (uint j = 0; j < SP_ACROSS; ++j) at[8 * j + lane.column[n]] +=
                     product.m[i][j].thread_elements()[n];
             }
         }
@@ -380,8 +381,8 @@ kernel void sp_conv_tap(device const SP_ELEM* feats [[buffer(0)]],
         SP_UNROLL for (uint n = 0; n < 2; ++n) {
             if (row + lane.row[n] >= count) continue;
             const ulong at = (ulong(group.z) * rows + uint(target[row + lane.row[n]])) * (l.width * l.groups);
-            SP_UNROLL for (uint j = 0; j < 2; ++j) {
-                const uint column = n0 + sg % SP_SGN * 16 + 8 * j + lane.column[n];
+            SP_UNROLL for (uint j = 0; j < SP_ACROSS; ++j) {
+                const uint column = n0 + sg % SP_SGN * (8 * SP_ACROSS) + 8 * j + lane.column[n];
                 if (column < l.width) sums[at + g * l.width + column] += product.m[i][j].thread_elements()[n];
             }
         }
@@ -428,8 +429,8 @@ kernel void sp_conv_finish(device const SP_ELEM* feats [[buffer(0)]],
         const uint row = (i * SP_SGM + sg / SP_SGN) * 8;
         SP_UNROLL for (uint n = 0; n < 2; ++n) {
             if (row + lane.row[n] >= count) continue;
-            SP_UNROLL for (uint j = 0; j < 2; ++j) {
-                const uint column = n0 + sg % SP_SGN * 16 + 8 * j + lane.column[n];
+            SP_UNROLL for (uint j = 0; j < SP_ACROSS; ++j) {
+                const uint column = n0 + sg % SP_SGN * (8 * SP_ACROSS) + 8 * j + lane.column[n];
                 if (column >= l.width) continue;
                 const ulong at = ulong(first + row + lane.row[n]) * channels + g * l.width + column;
                 float y = product.m[i][j].thread_elements()[n];

@@ -15,7 +15,7 @@ _HAS_BIAS, _HAS_RESIDUAL = 1, 2
 _SMALL = 8
 """Fewer channels than a fragment is deep: padding would cost more than the matrix units give."""
 
-_COLUMNS = (16, 32, 64, 96, 128)
+_COLUMNS = (8, 16, 24, 32, 64, 96, 128)
 """Output channels that a threadgroup may make."""
 
 _GRAD_OUT, _GRAD_IN = (32, 64, 96), (16, 32, 48, 64)
@@ -72,6 +72,12 @@ def fewest(sizes: tuple[int, ...], width: int) -> int:
     return min(sizes, key=lambda size: (-(-width // size), size))
 
 
+def deepest(sizes: tuple[int, ...], depth: int) -> int:
+    """Channels a step: the most of these, largest first, whose steps pad a depth by 15 % at most;
+    where none does, the most of those that pad least."""
+    return min(sizes, key=lambda size: max(1.15, -(-depth // size) * size / depth))
+
+
 def vector(element_size: int, *channels: int) -> int:
     """Elements a load: 16 bytes, or 4 or 1 elements where the channel counts do not divide."""
     widths = (16 // element_size, 4, 1)
@@ -83,7 +89,7 @@ def macros(layer: _Layer, dtype: torch.dtype) -> dict[str, Any]:
     size = dtype.itemsize
     # 128 columns save the second gather of a 64-column tile; 32 rows of them still fit 32 KB.
     bn = fewest(_COLUMNS, layer.width)
-    bk = 32 if size == 2 and layer.depth > 16 else 16 if layer.depth > 8 else 8
+    bk = deepest((32, 16, 8) if size == 2 else (16, 8), layer.depth)
     return {
         "SP_ELEM": _shader.element(dtype),
         "SP_BACKWARD": int(layer.backward),
@@ -94,21 +100,26 @@ def macros(layer: _Layer, dtype: torch.dtype) -> dict[str, Any]:
     }
 
 
+def threads(made: dict[str, Any]) -> int:
+    """Threads of a group: a simdgroup makes 32 rows x 16 columns, or 8 where those do not
+    divide."""
+    columns = int(made["SP_BN"])
+    return int(made["SP_BM"]) * columns // (8 if columns % 16 else 16)
+
+
 def _narrower(made: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A layer's macros, then those of ever smaller tiles, which take fewer threads."""
     yield made
-    if made["SP_BN"] > 64:
-        made = {**made, "SP_BM": 64, "SP_BN": 64}
-    while made["SP_BN"] > 16:
-        made = {**made, "SP_BN": made["SP_BN"] // 2}
-        yield made
-    yield {**made, "SP_BM": 32}
+    for columns in (32, 16):
+        if columns < made["SP_BN"]:
+            yield {**made, "SP_BM": 64, "SP_BN": columns}
+    yield {**made, "SP_BM": 32, "SP_BN": min(made["SP_BN"], 16)}
 
 
 def _kernels(layer: _Layer, rows: torch.Tensor, name: str) -> tuple[_shader.Library, int]:
     """conv.metal for a layer, and how many threads a group of the kernel has."""
     choices = (
-        (_shader.library("conv", **made), int(made["SP_BM"] * made["SP_BN"] // 16))
+        (_shader.library("conv", **made), threads(made))
         for made in _narrower(macros(layer, rows.dtype))
     )
     return _shader.first_that_fits(rows, name, choices)

@@ -13,6 +13,7 @@ from sparse3d.cuda._translate import LIST, cuda_source, hidden
 from sparse3d.metal import _shader
 
 NVCC = shutil.which("nvcc")
+NVCC_TARGETS = (80, 90)
 CASES = [
     ("scan", {}),
     ("sort", {}),
@@ -22,7 +23,7 @@ CASES = [
     ("kernel_map", {"SP_COLS": 5}),
     ("conv_plan", {}),
     ("conv", {"SP_ELEM": "half", "SP_VEC": 4, "SP_BK": 32}),
-    ("conv", {"SP_BACKWARD": 1}),
+    ("conv", {"SP_BACKWARD": 1, "SP_BN": 24}),
     ("conv_grad", {"SP_ELEM": "bfloat"}),
     ("norm", {"SP_ELEM": "bfloat"}),
     ("pool", {"SP_ELEM": "half"}),
@@ -64,17 +65,21 @@ def test_nvrtc_compiles(stem: str, macros: dict[str, object], compiler: _nvrtc.C
         assert f"{kernel.name}_entry".encode() in image
 
 
-@pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+@pytest.mark.skipif(NVCC is None, reason="nvcc: there is none on the path (CUDA 11.8 or later)")
 @pytest.mark.parametrize(("stem", "macros"), CASES, ids=str)
 def test_nvcc_compiles(stem: str, macros: dict[str, object], tmp_path: Path) -> None:
-    source = tmp_path / f"{stem}.cu"
+    """Machine code with an entry for every kernel, for Ampere and for Hopper GPUs."""
+    source, made = tmp_path / f"{stem}.cu", tmp_path / f"{stem}.fatbin"
     source.write_text(translated(stem, macros))
-    target = ["-cubin", "-o", str(tmp_path / "out.cubin")]
-    flags = ["-std=c++17", "-arch=sm_90", "-w"]
-    done = subprocess.run(
-        [str(NVCC), *flags, *target, str(source)], capture_output=True, text=True, check=False
-    )
+    targets = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in NVCC_TARGETS]
+    flags = ["-std=c++17", "-w", "-fatbin", "-no-compress", *targets]
+    command = [str(NVCC), *flags, "-o", str(made), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:3000]
+    image = made.read_bytes()
+    assert image.count(b"\x7fELF") == len(NVCC_TARGETS)
+    for kernel in parse_kernels(_shader.source(stem)):
+        assert image.count(f".text.{kernel.name}_entry".encode()) >= len(NVCC_TARGETS)
 
 
 def test_a_wrong_source_says_where(compiler: _nvrtc.Compiler) -> None:

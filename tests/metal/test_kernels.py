@@ -88,7 +88,7 @@ def test_sizes(session: Session, rows: int) -> None:
     for ours, expected in zip(*on_both(maps), strict=True):
         for name in ("src", "dst", "splits", "out_indices"):
             assert_same(getattr(ours, name), getattr(expected, name), name)
-        for cin, cout in ((8, 16), (4, 8)):
+        for cin, cout in ((8, 16), (4, 8), (8, 72)):
             results = on_both(lambda: convolutions(expected, cin, cout))  # noqa: B023
             for got, want in zip(*results, strict=True):
                 assert_close(got, want, torch.float32)
@@ -106,6 +106,8 @@ def test_sizes(session: Session, rows: int) -> None:
         (32, 32, 2, torch.float32),
         (12, 12, 12, torch.float16),
         (3, 32, 1, torch.float16),
+        (24, 19, 1, torch.float32),
+        (8, 24, 1, torch.float16),
     ],
     ids=str,
 )

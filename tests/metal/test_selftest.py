@@ -1,5 +1,6 @@
 """The self-test that Mac owners run, here on the harness; and that it can fail."""
 
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -87,6 +88,37 @@ def test_without_the_backend_it_says_so() -> None:
         report = selftest.run("mps")
     assert "FAIL backend metal: no Metal device" in report.failures[0]
     assert report.checks == 1  # none of it passed
+
+
+def test_the_report_names_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times of a Mac that is not named are of no use; a torch that has no name for it is no
+    fault."""
+    apple = torch.backends.mps
+    monkeypatch.setattr(apple, "is_available", lambda: True)
+    monkeypatch.setattr(_registry, "load", lambda backend: "not here")
+    monkeypatch.setattr(apple, "get_name", lambda: "Apple M9", raising=False)
+    monkeypatch.setattr(apple, "get_core_count", lambda: 12, raising=False)
+    assert selftest.run("mps").lines[1].startswith("device mps (Apple M9, 12 cores), backend ")
+    monkeypatch.delattr(apple, "get_core_count")
+    assert selftest.run("mps").lines[1].startswith("device mps, backend ")
+
+
+@pytest.mark.parametrize("again", [0, 1])
+def test_on_a_mac_it_runs_once_more_with_fast_math(
+    again: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[list[str], str | None]] = []
+
+    def start(command: list[str], env: dict[str, str], check: bool) -> Any:
+        started.append((command[1:], env.get("PYTORCH_MPS_FAST_MATH")))
+        return subprocess.CompletedProcess(command, again, check)
+
+    monkeypatch.delenv("PYTORCH_MPS_FAST_MATH", raising=False)
+    monkeypatch.setattr(selftest, "run", lambda *_, **__: selftest.Report())
+    monkeypatch.setattr(selftest.subprocess, "run", start)
+    given = ["--device", "mps", "--rows", "40"]
+    assert selftest.main(given) == again
+    assert started == [(["-m", "sparse3d", "selftest", *given], "1")]
 
 
 @pytest.mark.parametrize(("mps", "cuda"), [(True, True), (False, True), (False, False)])

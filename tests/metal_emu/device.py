@@ -21,7 +21,6 @@ from .traffic import Bytes, Traffic
 
 THREADGROUP_MEMORY = 32768
 MAX_THREADS = 1024
-SMALL_LAUNCH = 2 * MAX_THREADS
 ORDER_SHOWS = frozenset({"sp_footprint_insert", "sp_table_insert"})
 """Kernels whose output tells the order in which threads came: a slot of a hash table goes to the
 first that asks."""
@@ -41,13 +40,12 @@ class Options:
     """How a launch is run.
 
     `seed` moves on with every launch, so that no two schedules are alike. `schedules` says under
-    how many a launch of at most `small` threads runs (of any number if 0), from the same memory:
-    all must leave the same bytes, but those of the kernels in `ORDER_SHOWS`. `max_threads` is the
-    largest group that the device says it runs, of any kernel. `meter` counts bytes."""
+    how many a launch runs, from the same memory: all must leave the same bytes, but those of the
+    kernels in `ORDER_SHOWS`. `max_threads` is the largest group that the device says it runs, of
+    any kernel. `meter` counts bytes."""
 
     seed: int = 0
     schedules: int = 1
-    small: int = SMALL_LAUNCH
     max_threads: int = MAX_THREADS
     meter: bool = True
     lenient: bool = False
@@ -211,9 +209,7 @@ class Kernel:
 
     def _run(self, held: list[_Argument], grid: list[int], group: list[int]) -> str:
         """Runs the dispatch under every schedule asked for; the text of all faults."""
-        name, options = self._source.name, self._library.options
-        is_small = not options.small or np.prod(grid) <= options.small
-        schedules = options.schedules if is_small else 1
+        name, schedules = self._source.name, self._library.options.schedules
         before = [a.memory.copy() for a in held] if schedules > 1 else []
         faults, first = "", None
         for count in range(schedules):

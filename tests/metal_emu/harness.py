@@ -11,7 +11,7 @@ from typing import Any
 from sparse3d import _registry
 
 from .build import fronts
-from .device import SMALL_LAUNCH, Library, Options
+from .device import Library, Options
 from .traffic import Traffic
 
 Compiler = Callable[[str], Library]
@@ -88,13 +88,11 @@ def uninstalled() -> Iterator[None]:
 _process: list[Session] = []
 
 
-def enable(
-    front: str | None = None, seed: int = 0, schedules: int = 1, small: int = SMALL_LAUNCH
-) -> Session:
+def enable(front: str | None = None, seed: int = 0, schedules: int = 1) -> Session:
     """Installs the emulator for the rest of the process, once, without the meter; the strict front
     end if it is here."""
     if not _process:
-        options = Options(seed=seed, schedules=schedules, small=small, meter=False)
+        options = Options(seed=seed, schedules=schedules, meter=False)
         session = Session(front or fronts()[0], True, options)
         shader = _seam()
         shader.install("cpu", shader.MetalLauncher(session.compile, "cpu"))

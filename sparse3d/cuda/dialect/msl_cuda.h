@@ -74,16 +74,15 @@ template <class T>
 MSL_INL T simd_prefix_inclusive_sum(T v) {
     return T(simd_prefix_exclusive_sum(v) + v);
 }
-struct msl_mma_in {
-    float f[4];
-    MSL_DEV msl_mma_in(float a, float b, float c, float d) {
-        f[0] = a;
-        f[1] = b;
-        f[2] = c;
-        f[3] = d;
+// To `sum` a lane's two elements of a product, of which `own` are its two of each factor.
+MSL_INL void msl_product(const float* own, uint row, uint column, float* sum) {
+    for (uint k = 0; k < 8; ++k) {
+        const float a = __shfl_sync(~0u, own[k & 1], msl_lane_of(row, k));
+        const uint from = msl_lane_of(k, column);
+        sum[0] += a * __shfl_sync(~0u, own[2], from);
+        sum[1] += a * __shfl_sync(~0u, own[3], from);
     }
-    MSL_DEV float get(int i, uint l) const { return __shfl_sync(~0u, f[i], l); }
-};
+}
 // A list argument; the kernel reads it where the parameters lie.
 template <class T, int N>
 struct msl_list {

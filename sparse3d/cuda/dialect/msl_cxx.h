@@ -353,16 +353,10 @@ MSL_INL void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d,
                                            const simdgroup_matrix<A, 8, 8>& a,
                                            const simdgroup_matrix<B, 8, 8>& b,
                                            const simdgroup_matrix<C, 8, 8>& c) {
-    msl_mma_in in(float(a.e[0]), float(a.e[1]), float(b.e[0]), float(b.e[1]));
-    uint r = msl_row(), q = msl_col();
-    float x0 = float(c.e[0]), x1 = float(c.e[1]);
-    for (uint k = 0; k < 8; ++k) {
-        float av = in.get(k & 1, msl_lane_of(r, k)), b0 = in.get(2, msl_lane_of(k, q)),
-              b1 = in.get(3, msl_lane_of(k, q));
-        x0 += av * b0;
-        x1 += av * b1;
-    }
-    d.e[0] = D(x0);
-    d.e[1] = D(x1);
+    const float own[4] = {float(a.e[0]), float(a.e[1]), float(b.e[0]), float(b.e[1])};
+    float sum[2] = {float(c.e[0]), float(c.e[1])};
+    msl_product(own, msl_row(), msl_col(), sum);
+    d.e[0] = D(sum[0]);
+    d.e[1] = D(sum[1]);
 }
 }  // namespace metal

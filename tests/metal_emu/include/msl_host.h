@@ -6,12 +6,15 @@ uint rt_attr(int, int);
 void rt_barrier(int);
 void rt_simd_barrier(int);
 void* rt_simd(uint, const void*, uint, uint*);
+void rt_product(const float*, float*);
 uint rt_lane();
 uint rt_at_u32(int, ulong, uint);
 int rt_at_i32(int, ulong, int);
 float rt_at_f32(int, ulong, float);
 int rt_cas_u32(ulong, uint*, uint);
 }
+// For what reads the emulator's own memory, 32 lanes' worth: no hooks. Inlined it would get its caller's.
+#define MSL_BARE __attribute__((noinline, no_sanitize_thread)) static
 namespace metal {
 #define MSL_AT(T, F)                                                                                           \
     MSL_INL T atomic_load_explicit(const volatile atomic<T>* p, memory_order) { return F(0, (ulong)p, T(0)); } \
@@ -40,8 +43,8 @@ template <class T>
 struct msl_all {
     const uchar* p;
     uint mask;
-    T at(uint l) const { return *(const T*)(p + 32 * l); }
-    bool on(uint l) const { return mask >> l & 1; }
+    __attribute__((always_inline)) T at(uint l) const { return *(const T*)(p + 32 * l); }
+    __attribute__((always_inline)) bool on(uint l) const { return mask >> l & 1; }
 };
 template <class T>
 MSL_INL msl_all<T> msl_share(uint op, T v) {
@@ -50,7 +53,7 @@ MSL_INL msl_all<T> msl_share(uint op, T v) {
     return a;
 }
 template <class T>
-MSL_INL T simd_sum(T v) {
+MSL_BARE T simd_sum(T v) {
     auto a = msl_share(1, v);
     T r = T(0);
     for (uint l = 0; l < 32; ++l)
@@ -58,7 +61,7 @@ MSL_INL T simd_sum(T v) {
     return r;
 }
 template <class T>
-MSL_INL T simd_max(T v) {
+MSL_BARE T simd_max(T v) {
     auto a = msl_share(2, v);
     T r = v;
     for (uint l = 0; l < 32; ++l)
@@ -66,7 +69,7 @@ MSL_INL T simd_max(T v) {
     return r;
 }
 template <class T>
-MSL_INL T simd_min(T v) {
+MSL_BARE T simd_min(T v) {
     auto a = msl_share(3, v);
     T r = v;
     for (uint l = 0; l < 32; ++l)
@@ -74,7 +77,7 @@ MSL_INL T simd_min(T v) {
     return r;
 }
 template <class T>
-MSL_INL T simd_prefix_exclusive_sum(T v) {
+MSL_BARE T simd_prefix_exclusive_sum(T v) {
     auto a = msl_share(4, v);
     T r = T(0);
     for (uint l = 0; l < rt_lane(); ++l)
@@ -86,14 +89,14 @@ MSL_INL T simd_prefix_inclusive_sum(T v) {
     return T(simd_prefix_exclusive_sum(v) + v);
 }
 template <class T>
-MSL_INL T simd_broadcast(T v, ushort l) {
+MSL_BARE T simd_broadcast(T v, ushort l) {
     return msl_share(5, v).at(l & 31);
 }
 template <class T>
-MSL_INL T simd_shuffle_xor(T v, ushort m) {
+MSL_BARE T simd_shuffle_xor(T v, ushort m) {
     return msl_share(8, v).at((rt_lane() ^ m) & 31);
 }
-MSL_INL bool simd_any(bool b) {
+MSL_BARE bool simd_any(bool b) {
     auto a = msl_share(11, uint(b));
     uint r = 0;
     for (uint l = 0; l < 32; ++l)
@@ -101,7 +104,7 @@ MSL_INL bool simd_any(bool b) {
     return r != 0;
 }
 MSL_INL bool simd_all(bool b) { return !simd_any(!b); }
-MSL_INL simd_vote simd_ballot(bool b) {
+MSL_BARE simd_vote simd_ballot(bool b) {
     auto a = msl_share(12, uint(b));
     ulong r = 0;
     for (uint l = 0; l < 32; ++l)
@@ -109,15 +112,8 @@ MSL_INL simd_vote simd_ballot(bool b) {
     return simd_vote(r);
 }
 template <class T>
-MSL_INL T simd_shuffle(T v, ushort l) {
+MSL_BARE T simd_shuffle(T v, ushort l) {
     return msl_share(7, v).at(l & 31);
 }
-struct msl_mma_in {
-    struct Q {
-        float f[4];
-    };
-    msl_all<Q> s;
-    msl_mma_in(float a, float b, float c, float d) : s(msl_share(22, Q{{a, b, c, d}})) {}
-    float get(int i, uint l) const { return s.at(l).f[i]; }
-};
+MSL_INL void msl_product(const float* own, uint, uint, float* sum) { rt_product(own, sum); }
 }  // namespace metal

@@ -11,7 +11,7 @@ void rt_switch(void** save_sp, void* new_sp);
 }
 
 namespace emu {
-inline void* scheduler_sp;
+inline void* scheduler_sp;  // of run_group, where the last thread to end goes
 
 // A buffer, a scalar argument or a threadgroup array.
 struct Region {
@@ -83,12 +83,7 @@ inline bool merges(uintptr_t a, size_t bytes, void* pc) {
 
 inline const char* name_of(Kind kind) { return kind == kRead ? "read" : kind == kWrite ? "write" : "atomic"; }
 
-// Ends the running thread: the access it was about to make must not happen.
-inline void end_thread() {
-    current->state = kDone;
-    void* unused;
-    rt_switch(&unused, scheduler_sp);
-}
+void end_thread();  // the running one: the access it was about to make must not happen
 
 // Reports a bad access. Memory that is no argument of the kernel but belongs to the
 // library (constants, guards of statics) is let through.

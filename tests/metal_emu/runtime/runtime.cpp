@@ -46,20 +46,41 @@ unsigned rt_attr(int what, int d) {  // numbers as in source.ATTRIBUTES
 }
 
 void rt_barrier(int flags) {
-    current->state = kAtBarrier;
     barrier_flags = flags;
-    yield_fiber();
+    yield_fiber(kAtBarrier);
 }
 
 // Leaves a value, waits for the other lanes, returns all values (kSlotBytes apart) and the mask of lanes present.
 void* rt_simd(unsigned operation, const void* value, unsigned bytes, unsigned* mask) {
     SimdGroup& g = simdgroups[current->simdgroup];
-    memcpy(g.value[g.round & 1][current->lane], value, bytes);
-    current->operation = operation;
-    current->state = kAtSimd;
-    yield_fiber();
-    *mask = g.active[current->round & 1];
-    return g.value[current->round & 1];
+    Fiber& f = *current;
+    uint8_t* slot = g.value[g.round & 1][f.lane];
+    if (bytes == 4)  // mostly, and faster than a copy of any size
+        memcpy(slot, value, 4);
+    else
+        memcpy(slot, value, bytes);
+    f.operation = operation;
+    yield_fiber(kAtSimd);
+    *mask = g.active[f.round & 1];
+    return g.value[f.round & 1];
+}
+
+// Adds to `sum` a lane's two elements of the product of two 8 x 8 matrices; `own`: its two of each. Lanes hold elements
+// in the layout that MLX relies on.
+void rt_product(const float* own, float* sum) {
+    auto holder = [](uint32_t row, uint32_t column) {
+        return (row >> 2) << 4 | (column >> 2) << 3 | (row & 3) << 1 | (column >> 1 & 1);
+    };
+    unsigned mask;
+    const auto* all = (const float (*)[kSlotBytes / 4]) rt_simd(kOpMatrixMac, own, 16, &mask);
+    const uint32_t lane = current->lane, row = (lane >> 4) * 4 + (lane >> 1 & 3);
+    const uint32_t column = (lane >> 3 & 1) * 4 + (lane & 1) * 2;
+    for (uint32_t k = 0; k < 8; ++k) {
+        const float a = all[holder(row, k)][k & 1];
+        const float* b = all[holder(k, column)];
+        sum[0] += a * b[2];
+        sum[1] += a * b[3];
+    }
 }
 
 void rt_simd_barrier(int flags) {
@@ -92,7 +113,7 @@ static void prepare(int check, int lenient, uint64_t seed) {
     if (!stacks) {
         stacks = (uint8_t*)mmap(nullptr, kStackBytes * (kMaxThreads + 1), PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        for (int i = kMaxThreads; i >= 0; --i) free_stacks.push_back(i);
+        for (int i = kMaxThreads; i >= 0; --i) free_stacks[free_count++] = i;
     }
     messages.clear();
     reported.clear();
@@ -266,8 +287,7 @@ T integer(int operation, T* p, T v) {
 // Another thread of the threadgroup may run before an atomic: explores interleavings of lock-free code.
 inline void before_atomic(uint64_t a, size_t bytes, void* pc) {
     if (option_interleave && current && (random32() & 3) == 0) {
-        current->state = kReady;
-        yield_fiber();
+        yield_fiber(kReady);
     }
     access(a, bytes, kAtomic, pc);
 }

@@ -1,5 +1,5 @@
 // Runs one threadgroup: its threads are fibers that switch at barriers, simdgroup operations and (now and then) before
-// atomics; the next to run is drawn at random.
+// atomics, straight to the next, which is drawn at random.
 #pragma once
 #include "checker.h"
 
@@ -29,23 +29,18 @@ rt_switch:
 namespace emu {
 constexpr uint32_t kOpMatrixMac = 22, kOpBarrier = 1000;  // numbers that the shims pass to rt_simd
 
-inline std::vector<int> free_stacks, ready;
-inline uint32_t live, at_barrier;
+inline int free_stacks[kMaxThreads + 1], ready[kMaxThreads];
+inline uint32_t free_count, ready_count, live, at_barrier, simdgroup_count;
+inline int retired = -1;  // the stack of the thread that ended last: it may still be running on it
 inline int barrier_flags;
-
-inline void yield_fiber() { rt_switch(&current->sp, scheduler_sp); }
 
 inline void fiber_main() {
     entry();
-    current->state = kDone;
-    void* unused;
-    rt_switch(&unused, scheduler_sp);
-    abort();
+    end_thread();
 }
 
 inline void start(Fiber& f) {
-    f.stack = free_stacks.back();
-    free_stacks.pop_back();
+    f.stack = free_stacks[--free_count];
     void** top = (void**)(uintptr_t(stacks + size_t(f.stack + 1) * kStackBytes) & ~uintptr_t(15));
     *--top = nullptr;  // keeps the stack pointer aligned as after a call
     *--top = (void*)fiber_main;
@@ -55,7 +50,7 @@ inline void start(Fiber& f) {
 
 inline void make_ready(Fiber& f) {
     f.state = kReady;
-    ready.push_back(int(f.thread));
+    ready[ready_count++] = int(f.thread);
 }
 
 inline void release_simdgroup(uint32_t index) {
@@ -99,40 +94,8 @@ inline void release_barrier() {
     }
 }
 
-inline void run_one() {
-    const size_t pick = uint64_t(random32()) * ready.size() >> 32;
-    Fiber& f = fibers[ready[pick]];
-    ready[pick] = ready.back();
-    ready.pop_back();
-    if (f.state == kNew) start(f);
-    f.state = kReady;
-    current = &f;
-    rt_switch(&scheduler_sp, f.sp);
-    SimdGroup& g = simdgroups[f.simdgroup];
-    if (f.state == kDone) {
-        free_stacks.push_back(f.stack);
-        --live;
-        --g.live;
-    } else if (f.state == kReady) {
-        ready.push_back(int(f.thread));
-    } else if (f.state == kAtSimd) {
-        ++g.waiting;
-    } else if (f.state == kAtBarrier) {
-        ++at_barrier;
-    }
-    if (g.waiting && g.waiting == g.live) release_simdgroup(f.simdgroup);
-    if (at_barrier && at_barrier == live) {
-        if (live < thread_count)
-            fault("returned",
-                  "barrier-divergence: threadgroup_barrier reached by %u of %u threads, the others have "
-                  "returned (threadgroup %llu)",
-                  live, thread_count, (unsigned long long)group_index);
-        release_barrier();
-    }
-}
-
 // Nobody can run: control flow has diverged around a collective operation. Reports it and lets the waiting go on.
-inline void break_deadlock(uint32_t simdgroup_count) {
+inline void break_deadlock() {
     for (uint32_t s = 0; s < simdgroup_count; ++s) {
         if (!simdgroups[s].waiting) continue;
         if (!option_lenient)
@@ -147,12 +110,70 @@ inline void break_deadlock(uint32_t simdgroup_count) {
     release_barrier();
 }
 
+// Enters the running thread, which has stopped, where it belongs, and lets go whom it was the last to keep waiting.
+inline void settle(Fiber& f) {
+    SimdGroup& g = simdgroups[f.simdgroup];
+    if (f.state == kDone) {
+        if (retired >= 0) free_stacks[free_count++] = retired;
+        retired = f.stack;
+        --live;
+        --g.live;
+    } else if (f.state == kReady) {
+        ready[ready_count++] = int(f.thread);
+    } else if (f.state == kAtSimd) {
+        ++g.waiting;
+    } else {
+        ++at_barrier;
+    }
+    if (g.waiting && g.waiting == g.live) release_simdgroup(f.simdgroup);
+    if (at_barrier && at_barrier == live) {
+        if (live < thread_count)
+            fault("returned",
+                  "barrier-divergence: threadgroup_barrier reached by %u of %u threads, the others have "
+                  "returned (threadgroup %llu)",
+                  live, thread_count, (unsigned long long)group_index);
+        release_barrier();
+    }
+}
+
+// Makes a thread that can run the running one. False: all have ended.
+inline bool draw() {
+    while (!ready_count) {
+        if (!live) return false;
+        break_deadlock();
+    }
+    const uint32_t pick = uint64_t(random32()) * ready_count >> 32;
+    Fiber& f = fibers[ready[pick]];
+    ready[pick] = ready[--ready_count];
+    if (f.state == kNew) start(f);
+    f.state = kReady;
+    current = &f;
+    return true;
+}
+
+// Stops the running thread in its new state until it is drawn.
+inline void yield_fiber(State state) {
+    Fiber& f = *current;
+    f.state = state;
+    settle(f);
+    draw();
+    if (current != &f) rt_switch(&f.sp, current->sp);
+}
+
+inline void end_thread() {
+    current->state = kDone;
+    settle(*current);
+    void* unused;
+    rt_switch(&unused, draw() ? current->sp : scheduler_sp);
+    abort();
+}
+
 inline void run_group() {
     for (auto& r : regions)
         if (r.threadgroup) memset((void*)r.low, 0xff, r.high - r.low);  // NaN to who reads before writing
-    const uint32_t simdgroup_count = (thread_count + kSimd - 1) / kSimd;
+    simdgroup_count = (thread_count + kSimd - 1) / kSimd;
     for (uint32_t s = 0; s < simdgroup_count; ++s) simdgroups[s].live = simdgroups[s].waiting = simdgroups[s].round = 0;
-    ready.clear();
+    ready_count = 0;
     for (uint32_t i = 0; i < thread_count; ++i) {
         Fiber& f = fibers[i];
         f = Fiber();
@@ -160,14 +181,11 @@ inline void run_group() {
         f.lane = i % kSimd;
         f.simdgroup = i / kSimd;
         ++simdgroups[f.simdgroup].live;
-        ready.push_back(int(i));
+        ready[ready_count++] = int(i);
     }
     live = thread_count;
     at_barrier = 0;
     ++meter.groups;
-    while (live) {
-        while (!ready.empty()) run_one();
-        if (live) break_deadlock(simdgroup_count);
-    }
+    if (draw()) rt_switch(&scheduler_sp, current->sp);
 }
 }  // namespace emu

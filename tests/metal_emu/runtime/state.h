@@ -12,7 +12,8 @@
 
 namespace emu {
 constexpr int kMaxThreads = 1024, kSimd = 32, kSlotBytes = 32;
-constexpr size_t kStackBytes = 128 << 10;
+// Not a power of two: tops of stacks a power of two apart share one set of every cache.
+constexpr size_t kStackBytes = (128 << 10) + 17 * 64;
 
 enum State { kNew, kReady, kAtBarrier, kAtSimd, kDone };
 

@@ -108,7 +108,10 @@ def _is_cut(path: Path, error: Exception) -> bool:
     with path.open("rb") as file:
         start = file.read(_PICKLES)
     if start[:4] == b"PK\x03\x04":
-        return not zipfile.is_zipfile(path)
+        try:
+            return not zipfile.is_zipfile(path)
+        except zipfile.BadZipFile:  # it has an end, of which zipfile makes nothing
+            return False
     ended = isinstance(error, EOFError) or "unexpected EOF" in words
     return start[:1] == b"\x80" and (ended or (len(start) < _PICKLES and _lacks_end(start)))
 

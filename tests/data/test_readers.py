@@ -329,6 +329,56 @@ def test_what_is_no_file_of_a_known_kind(tmp_path: Path) -> None:
     assert "must be a file, got a folder" in refusal(tmp_path / "folder.ply")
 
 
+FIELDS = np.zeros(4, [("x", "f4"), ("y", "f4"), ("n", "i4")])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"x": XYZ[:, 0], "y": XYZ[:, 1], "z": XYZ[:9, 2]},
+         "x, y and z must have one length, got [9, 300]"),
+        ({"faces": XYZ, "colours": XYZ},
+         "must hold x, y and z, or one of points, xyz, pc, coord, pos, positions, point_cloud, "
+         "vertices, got colours, faces; rename the array of points"),
+        ({}, "vertices, got nothing; rename the array of points"),
+        ({"points": FIELDS}, "points must be [N] with fields x, y, z, got ['x', 'y', 'n']"),
+        ({"xyz": XYZ[:, :2]}, "xyz must have shape [N, >=3], got [300, 2]"),
+        ({"pos": XYZ.ravel()}, "pos must have shape [N, >=3], got [900]"),
+        ({"pc": XYZ.astype(complex)}, "pc must hold real numbers, got complex128"),
+        ({"coord": XYZ > 0}, "coord must hold real numbers, got bool"),
+    ],
+)  # fmt: skip
+def test_archives_of_arrays_that_are_no_points(
+    tmp_path: Path, arrays: dict[str, np.ndarray], words: str
+) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    assert words in refusal(tmp_path / "a.npz")
+
+
+def test_columns_of_an_archive_and_a_record_array(tmp_path: Path) -> None:
+    named = dict(zip("xyz", XYZ.T, strict=True))
+    np.savez(tmp_path / "a.npz", **named, grey=GREY, size=GREY[:7])
+    table = np.zeros(len(XYZ), [(name, "f4") for name in "zyx"] + [("grey", "i8")])
+    for name, column in named.items():
+        table[name] = column
+    table["grey"] = GREY
+    np.save(tmp_path / "b.npy", table)
+    for name in ("a.npz", "b.npy"):
+        cloud = read_points(tmp_path / name)
+        np.testing.assert_array_equal(cloud.points, XYZ)
+        assert set(cloud.attributes) == {"grey"}  # what has another length is no column
+        np.testing.assert_array_equal(cloud.attributes["grey"], GREY)
+
+
+def test_headers_of_another_npy(tmp_path: Path) -> None:
+    with (tmp_path / "a.npy").open("wb") as file:
+        np.lib.format.write_array(file, XYZ, version=(2, 0))
+    np.testing.assert_array_equal(read_points(tmp_path / "a.npy").points, XYZ)
+    with (tmp_path / "b.npy").open("wb") as file:
+        np.lib.format.write_array(file, XYZ, version=(3, 0))
+    assert "must have npy format 1 or 2, got (3, 0)" in refusal(tmp_path / "b.npy")
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_noise_and_nothing_are_refused(tmp_path: Path, ending: str) -> None:
     refusal(written(tmp_path / f"a{ending}", RNG.bytes(4800)))

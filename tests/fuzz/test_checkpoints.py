@@ -65,6 +65,18 @@ def _allowed(call: Callable[[], Any]) -> None:
     assert "\n" not in refusal
 
 
+def test_an_archive_that_says_it_lies_on_three_disks(tmp_path: Path) -> None:
+    """Python's zipfile raises where it is asked whether this is an archive."""
+    data = bytearray(_bytes())
+    disks = data.rindex(b"PK\x06\x07") + 16
+    data[disks] = 3
+    (tmp_path / "a.pth").write_bytes(data)
+    with pytest.raises(zipfile.BadZipFile, match="disks"):
+        zipfile.is_zipfile(tmp_path / "a.pth")
+    with pytest.raises(ValueError, match=r"a\.pth must be a file of weights saved by torch"):
+        checkpoint.read(tmp_path / "a.pth")
+
+
 @pytest.mark.parametrize("seconds", EFFORTS)
 @pytest.mark.parametrize("kind", SEEDS)
 def test_bytes(kind: str, seconds: float, tmp_path: Path) -> None:

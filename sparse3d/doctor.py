@@ -163,7 +163,7 @@ def _library() -> Iterator[str]:
         yield f"library    not loaded, the torch reference is used: {error}"
         return
     loader = import_module("sparse3d.cpu._library")
-    yield f"library    {loader.library._name} ({loader.paths()[-1]})"
+    yield f"library    {loader.library._name} ({loader.default_path()})"
 
 
 def _library_error() -> str:

@@ -25,7 +25,7 @@ _enabled: set[str] = set()
 
 
 def _counts_changes(tensor: torch.Tensor) -> bool:
-    """Whether its twin can be trusted: it has elements, and a version (tensors of inference mode have none)."""
+    """Whether it has elements, and a version, which tensors of inference mode have not."""
     return tensor.numel() > 0 and not tensor.is_inference()
 
 

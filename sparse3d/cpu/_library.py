@@ -23,7 +23,7 @@ DISTRIBUTION = "sparse3d-torch"
 FILE = "libsparse3d_cpu.so"
 
 # Numbers of csrc/dispatch.h and csrc/common.h.
-PATHS = {"auto": 0, "portable": 1, "avx2": 2, "avx512": 3, "amx": 4, "neon": 5}
+PATHS = {"auto": 0, "portable": 1, "avx2": 2, "avx512": 3, "avx512_bf16": 6, "amx": 4, "neon": 5}
 ACTIVATIONS = {"none": 0, "relu": 1, "leaky_relu": 2, "sigmoid": 3}
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
@@ -147,9 +147,15 @@ _path = _Path()
 
 
 def paths() -> list[str]:
-    """The instruction sets that work on this machine; "auto" takes the last one."""
+    """The instruction sets that work on this machine."""
     bits = library.s3d_paths()
     return [name for name, number in PATHS.items() if bits >> number & 1]
+
+
+def default_path() -> str:
+    """What "auto" takes on this machine."""
+    number = library.s3d_default_path()
+    return next(name for name in PATHS if PATHS[name] == number)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Kernels for NVIDIA GPUs: the `.metal` files compiled by NVRTC, and matrix kernels in Triton.
 
-Integer, point, pool, voxelize, dense, segment and norm kernels are those of `sparse3d.metal`,
-launch code included; this package brings the compiler and the launcher. Nothing is compiled at
-install.
+Integer, point, pool, voxelize, dense and segment kernels are those of `sparse3d.metal`, launch code
+included; this package brings the compiler and the launcher. Batch norm is torch's. Nothing is
+compiled at install.
 """
 
 import importlib.util
@@ -21,5 +21,7 @@ def attach() -> None:
     from ..metal import attach_shared
 
     attach_shared()
+    from . import norm  # noqa: F401
+
     if importlib.util.find_spec("triton") is not None:
         from . import conv  # noqa: F401

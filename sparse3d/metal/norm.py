@@ -115,17 +115,18 @@ def _gradients(
     return out, to_weight, to_bias, to_residual
 
 
-@batch_norm_train.kernel("metal", "cuda", when=_takes)
-def _train(
+@batch_norm_train.kernel("metal", when=_takes)
+def train(
     features: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float
 ) -> Three:
+    """Rows, mean and variance of `batch_norm_train`."""
     features = features.contiguous()
     statistics = _statistics(features)
     return _apply(features, (weight, bias), statistics, None, eps, _PLAIN), *statistics
 
 
-@batch_norm_grad.kernel("metal", "cuda", when=_takes)
-def _grad(
+@batch_norm_grad.kernel("metal", when=_takes)
+def grad(
     grad: torch.Tensor,
     features: torch.Tensor,
     weight: torch.Tensor | None,
@@ -133,6 +134,7 @@ def _grad(
     var: torch.Tensor,
     eps: float,
 ) -> Three:
+    """Gradients of `batch_norm_train` to features, weight and bias."""
     return _gradients(grad, features, (weight, None), None, (mean, var), eps, _PLAIN)[:3]
 
 

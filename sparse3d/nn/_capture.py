@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -79,6 +80,21 @@ def _without_graph(value: Any) -> Any:
     return value.detach() if isinstance(value, torch.Tensor) else value
 
 
+_free_streams: dict[int, list[torch.cuda.Stream]] = {}
+
+
+def _borrow_stream(holder: Captured) -> torch.cuda.Stream:
+    """A stream of the current device for as long as `holder` lives.
+
+    PyTorch keeps 32 MB for the matrix products of each stream, and graphs that run side by side
+    must not share them: a stream goes to the next graph when its own is gone.
+    """
+    free = _free_streams.setdefault(torch.cuda.current_device(), [])
+    stream = free.pop() if free else torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    weakref.finalize(holder, free.append, stream)
+    return stream
+
+
 class Captured:
     """What `capture` gives."""
 
@@ -93,6 +109,7 @@ class Captured:
         if not train and getattr(model, "training", False):
             _check.fail("model", "in eval mode to be captured", "training", "call model.eval()")
         self.model, self.room, self.train = model, room, train
+        self.stream: torch.cuda.Stream | None = None
         self._build(x, args)
 
     def __call__(self, x: SparseConvTensor, *args: Any) -> Any:
@@ -148,8 +165,12 @@ class Captured:
         self.rooms = Rooms([math.ceil(self.room * count) + 1 for count in counts])
 
     def _record(self) -> None:
+        # A graph that had this stream before may still run, in the stream's own workspace.
+        torch.cuda.synchronize()
         # All passes on one stream: a gradient accumulates on the stream that it was first used on.
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        if self.stream is None:
+            self.stream = _borrow_stream(self)
+        stream = self.stream
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             self._size()

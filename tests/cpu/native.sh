@@ -20,6 +20,7 @@ build() {
             case $source in
                 *_avx2.cpp) flags=($avx2) ;;
                 *_avx512.cpp) [[ -n ${ALL_SETS:-} ]] && flags=($avx2 $avx512) ;;
+                *_avx512bf16.cpp) [[ -n ${ALL_SETS:-} ]] && flags=($avx2 $avx512 -mavx512bf16) ;;
                 *_amx.cpp) [[ -n ${ALL_SETS:-} ]] && flags=($avx2 $avx512 -mavx512bf16 -mamx-tile -mamx-bf16) ;;
             esac
         fi

@@ -75,6 +75,7 @@ def test_without_the_library_references_serve():
 
 def test_paths():
     assert "portable" in _library.paths()
+    assert _library.default_path() in _library.paths()
     with pytest.raises(ValueError, match="path must be one of"), _library.use_path("abacus"):
         pass
     before = _library.path()

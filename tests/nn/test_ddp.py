@@ -1,5 +1,6 @@
-"""Two processes train MinkUNet as one process does on both their batches: NCCL and norms over both
-on two GPUs, else gloo on the CPU, where torch has no such norm and statistics stay as they are."""
+"""Two processes train MinkUNet as one process does on both their batches: norms over both on GPUs,
+by NCCL on two of them and by gloo on one that they share (NCCL wants one each); by gloo on the CPU,
+where torch has no such norm and statistics stay as they are."""
 
 from __future__ import annotations
 
@@ -69,18 +70,19 @@ def losses(net: nn.Module, batches: list, device: str, share: float) -> list[flo
     return found
 
 
-def worker(rank: int, folder: str, device_type: str) -> None:
-    device = f"cuda:{rank}" if device_type == "cuda" else "cpu"
+def worker(rank: int, folder: str, gpus: int) -> None:
+    place = rank % gpus if gpus else 0
+    device = f"cuda:{place}" if gpus else "cpu"
     torch.set_num_threads(1)
-    if device_type == "cuda":
-        torch.cuda.set_device(rank)
+    if gpus:
+        torch.cuda.set_device(place)
     dist.init_process_group(
-        "nccl" if device_type == "cuda" else "gloo",
+        "nccl" if gpus == RANKS else "gloo",
         init_method=f"file://{folder}/meeting",
         rank=rank,
         world_size=RANKS,
     )
-    ids = [rank] if device_type == "cuda" else None
+    ids = [place] if gpus else None
     net = nn.parallel.DistributedDataParallel(network(device), device_ids=ids)
     # DistributedDataParallel divides the sum of gradients by the number of processes.
     found = losses(net, [rank], device, share=RANKS)
@@ -89,11 +91,14 @@ def worker(rank: int, folder: str, device_type: str) -> None:
     dist.destroy_process_group()
 
 
-def test_two_processes_train_as_one(tmp_path: Path) -> None:
-    device = "cuda" if torch.cuda.device_count() >= RANKS else "cpu"
-    if device == "cuda" and not dist.is_nccl_available():
-        device = "cpu"
-    mp.spawn(worker, (str(tmp_path), device), nprocs=RANKS)
+@pytest.mark.parametrize("gpus", [0, 1, RANKS], ids=["cpu", "one GPU", "two GPUs"])
+def test_two_processes_train_as_one(tmp_path: Path, gpus: int) -> None:
+    if gpus > torch.cuda.device_count():
+        pytest.skip(f"needs {gpus} GPUs, found {torch.cuda.device_count()}")
+    if gpus == RANKS and not dist.is_nccl_available():
+        pytest.skip("this torch has no NCCL")
+    device = "cuda" if gpus else "cpu"
+    mp.spawn(worker, (str(tmp_path), gpus), nprocs=RANKS)
     (first, mine), (second, theirs) = (torch.load(tmp_path / f"{r}.pt") for r in range(RANKS))
     net = network(device)
     alone = losses(net, list(range(RANKS)), device, share=1)

@@ -12,7 +12,7 @@ namespace {
 // Measured, see bench/bench_cpu.py: bytes of output rows of a tile, and the fewest tiles worth
 // having.
 constexpr int64_t kTileBytes = 512 << 10;
-constexpr int64_t kFewestAmxRows = 1024;  // fewer fill blocks of 32 badly
+constexpr int64_t kFewestBf16Rows = 1024;  // fewer fill blocks of 32 badly
 constexpr int64_t kFewestRows = 256, kMostRows = 4096, kFewestItems = 16;
 constexpr int64_t kPanelRows = 96;  // rows widened to float32 at a time
 
@@ -189,19 +189,18 @@ void convolve(const ConvCall& c, const Kernels& kernels) {
   });
 }
 
-// bfloat16 on AMX tiles: rows are gathered into a panel, channels padded to multiples of 32.
-void convolve_amx(const ConvCall& c, const Kernels& kernels) {
-  const AmxKernels& amx = *amx_kernels();
+// bfloat16 as it is: rows are gathered into a panel, channels padded to multiples of 32.
+void convolve_bf16(const ConvCall& c, const Kernels& kernels, const Bf16Kernels& products) {
   const int64_t k = c.channels_in, n = c.channels_out, k32 = ceil_div(k, 32) * 32,
                 n32 = ceil_div(n, 32) * 32;
   const int64_t packed_size = k32 * n32;
   const auto *x = static_cast<const uint16_t*>(c.x), *w = static_cast<const uint16_t*>(c.w);
   Buffer<uint16_t> packed(c.groups * c.taps * packed_size);
   parallel_for(c.threads, c.groups * c.taps, [&](int64_t i) {
-    amx.pack(w + i / c.taps * c.w_group + i % c.taps * c.w_tap, c.w_in, c.w_out, k, n,
-             packed.data() + i * packed_size);
+    products.pack(w + i / c.taps * c.w_group + i % c.taps * c.w_tap, c.w_in, c.w_out, k, n,
+                  packed.data() + i * packed_size);
   });
-  const Tiling tiling = tiling_of(c, 32, sizeof(float), kFewestAmxRows);
+  const Tiling tiling = tiling_of(c, 32, sizeof(float), kFewestBf16Rows);
   const bool store_all = c.flags & kDisjoint;
   const int64_t step =
       std::max<int64_t>(32, 16384 / std::max<int64_t>(k32, 1) / 32 * 32);  // a panel of 32 KB
@@ -218,11 +217,11 @@ void convolve_amx(const ConvCall& c, const Kernels& kernels) {
     clear_bytes(panel.data(), step * k32 * 2);  // channels beyond k stay 0
     if (c.identity < 0 && !store_all) std::fill(sums.data(), sums.data() + rows * wide, 0.0f);
     alignas(64) unsigned char saved[64];
-    amx.enter(saved);
+    products.enter(saved);
     each_tap(c, [&](int64_t list, int64_t tap) {
       const bool here = list == c.identity;
       const Range range = here ? Range{row0, row1} : tile_range(c.out, c.splits, list, row0, row1);
-      AmxMultiply j{};
+      Bf16Multiply j{};
       j.w = packed.data() + (g * c.taps + tap) * packed_size + column0 * k32;
       j.k = k32;
       j.columns = wide;
@@ -235,21 +234,21 @@ void convolve_amx(const ConvCall& c, const Kernels& kernels) {
         j.x = xg + row0 * c.ldx;
         j.ldx = c.ldx;
         j.sum = sums.data();
-        amx.multiply(j);
+        products.multiply(j);
         p += j.n;
       }
       for (; p < range.end; p += step) {
         j.n = std::min(step, range.end - p);
-        amx.gather(here ? xg + p * c.ldx : xg, c.ldx, here ? nullptr : c.in + p, j.n, k, k32,
-                   panel.data());
+        products.gather(here ? xg + p * c.ldx : xg, c.ldx, here ? nullptr : c.in + p, j.n, k, k32,
+                        panel.data());
         j.x = panel.data();
         j.ldx = k32;
         j.dst = here ? nullptr : c.out + p;
         j.sum = here ? sums.data() + (p - row0) * wide : sums.data();
-        amx.multiply(j);
+        products.multiply(j);
       }
     });
-    amx.leave(saved);
+    products.leave(saved);
     finish_half<BFloat16>(c, kernels, sums.data(), wide, row0, rows, g * n + column0, columns);
   });
 }
@@ -308,13 +307,14 @@ S3D_API int32_t s3d_conv(const ConvCall* call) {
     if (!(c.flags & (kSorted | kMirror))) throw BadArgument{};
     const int32_t path = resolve_path(c.path);
     const Kernels& kernels = kernels_of(path);
+    const Bf16Kernels* products = bf16_kernels_of(path);
     prefer_huge_pages(c.y, static_cast<size_t>(c.num_out * c.ldy * element_size(c.dtype)));
     with_dtype(c.dtype, [&](auto e) {
       using E = typename decltype(e)::type;
       if (c.groups > 1 && c.channels_in == 1 && c.channels_out == 1)
         convolve_depthwise<E>(c, kernels);
-      else if (path == kAmx && std::is_same<E, BFloat16>::value)
-        convolve_amx(c, kernels);
+      else if (products && std::is_same<E, BFloat16>::value)
+        convolve_bf16(c, kernels, *products);
       else
         convolve<E>(c, kernels);
     });

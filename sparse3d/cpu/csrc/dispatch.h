@@ -10,7 +10,15 @@
 
 namespace s3d {
 
-enum Path : int32_t { kAuto = 0, kPortable = 1, kAvx2 = 2, kAvx512 = 3, kAmx = 4, kNeon = 5 };
+enum Path : int32_t {
+  kAuto = 0,
+  kPortable = 1,
+  kAvx2 = 2,
+  kAvx512 = 3,
+  kAmx = 4,
+  kNeon = 5,
+  kAvx512Bf16 = 6
+};
 enum Activation : int32_t { kNone = 0, kRelu = 1, kLeakyRelu = 2, kSigmoid = 3 };
 
 // y[dst[p] - base, :] (+)= x[src[p], :] @ w for p in [0, n). Weights are panels of `panel`
@@ -127,10 +135,10 @@ struct Kernels {
   NormKernels<double> norm64;
 };
 
-// sum[dst[p] - base, :] (+)= x[p, :] @ w in bfloat16 on AMX tiles. Rows of x are readable up to the
-// next multiple of 32; weights are [columns / 32][k / 32][2 column halves][16 pairs of k][16
+// sum[dst[p] - base, :] (+)= x[p, :] @ w in bfloat16, sums in float32. Rows of x are readable up to
+// the next multiple of 32; weights are [columns / 32][k / 32][2 column halves][16 pairs of k][16
 // columns][2].
-struct AmxMultiply {
+struct Bf16Multiply {
   const uint16_t* x;
   int64_t ldx;
   const uint16_t* w;
@@ -142,15 +150,15 @@ struct AmxMultiply {
   int64_t lds;
   bool store;
 };
-struct AmxKernels {
-  bool (*permit)();  // asks the system for the tile registers
+struct Bf16Kernels {
+  bool (*permit)();  // asks the system for registers that it grants on request
   // One tap's weight, of element (k, n) at w[k * w_in + n * w_out], as `multiply` reads it.
   void (*pack)(const uint16_t* w, int64_t w_in, int64_t w_out, int64_t k, int64_t n, uint16_t* to);
   // Rows (null: 0, 1, ...) of k channels one after the other, ldt apart.
   void (*gather)(const uint16_t* x, int64_t ldx, const int32_t* rows, int64_t n, int64_t k,
                  int64_t ldt, uint16_t* to);
-  void (*multiply)(const AmxMultiply&);
-  void (*enter)(void* saved);  // keeps the thread's tile configuration, 64 bytes
+  void (*multiply)(const Bf16Multiply&);
+  void (*enter)(void* saved);  // keeps what the thread has set up, 64 bytes
   void (*leave)(const void* saved);
 };
 
@@ -159,10 +167,12 @@ const Kernels* portable_kernels();
 const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();
 const Kernels* neon_kernels();
-const AmxKernels* amx_kernels();
+const Bf16Kernels* avx512bf16_kernels();
+const Bf16Kernels* amx_kernels();
 
 // The path that a request stands for on this machine; a path it lacks throws BadArgument.
 int32_t resolve_path(int32_t path);
 const Kernels& kernels_of(int32_t resolved);
+const Bf16Kernels* bf16_kernels_of(int32_t resolved);  // null: products in float32
 
 }  // namespace s3d

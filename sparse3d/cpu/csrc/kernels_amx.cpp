@@ -9,6 +9,8 @@
 namespace s3d {
 namespace {
 
+#include "kernels_bf16.inc"
+
 struct alignas(64) TileConfig {
   uint8_t palette, start_row, reserved[14];
   uint16_t row_bytes[16];
@@ -43,7 +45,7 @@ void leave(const void* saved) {
 
 // Adds m rows of a 32 x 32 block to the sums of their rows.
 template <bool kStore>
-inline void add_rows(const AmxMultiply& j, const float* block, int64_t p, int64_t m, int64_t o) {
+inline void add_rows(const Bf16Multiply& j, const float* block, int64_t p, int64_t m, int64_t o) {
   for (int64_t r = 0; r < m; ++r) {
     float* s = j.sum + (j.dst ? static_cast<int64_t>(j.dst[p + r]) - j.base : p + r) * j.lds + o;
     __m512 u = _mm512_load_ps(block + r * 32), v = _mm512_load_ps(block + r * 32 + 16);
@@ -57,7 +59,7 @@ inline void add_rows(const AmxMultiply& j, const float* block, int64_t p, int64_
 }
 
 template <bool kStore>
-void multiply_rows(const AmxMultiply& j) {
+void multiply_rows(const Bf16Multiply& j) {
   alignas(64) float block[32 * 32];
   const long stride = static_cast<long>(j.ldx) * 2;
   for (int64_t o = 0; o < j.columns; o += 32) {
@@ -113,82 +115,22 @@ void multiply_rows(const AmxMultiply& j) {
   }
 }
 
-void multiply(const AmxMultiply& j) {
+void multiply(const Bf16Multiply& j) {
   if (j.store)
     multiply_rows<true>(j);
   else
     multiply_rows<false>(j);
 }
 
-// 16 rows of 16 words, ld elements apart, to 16 columns one after the other.
-void transpose(const uint16_t* from, int64_t ld, uint16_t* to) {
-  __m512i r[16], t[16];
-  for (int a = 0; a < 16; ++a) r[a] = _mm512_loadu_si512(from + a * ld);
-  for (int a = 0; a < 16; a += 2) {
-    t[a] = _mm512_unpacklo_epi32(r[a], r[a + 1]);
-    t[a + 1] = _mm512_unpackhi_epi32(r[a], r[a + 1]);
-  }
-  for (int a = 0; a < 16; a += 4) {
-    r[a] = _mm512_unpacklo_epi64(t[a], t[a + 2]);
-    r[a + 1] = _mm512_unpackhi_epi64(t[a], t[a + 2]);
-    r[a + 2] = _mm512_unpacklo_epi64(t[a + 1], t[a + 3]);
-    r[a + 3] = _mm512_unpackhi_epi64(t[a + 1], t[a + 3]);
-  }
-  // Quarter q of r[4 * g + j] now holds rows 4 * g ... 4 * g + 3 of column 4 * q + j.
-  for (int j = 0; j < 4; ++j) {
-    const __m512i even0 = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88),
-                  even1 = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88),
-                  odd0 = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd),
-                  odd1 = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
-    _mm512_storeu_si512(to + j * 32, _mm512_shuffle_i32x4(even0, even1, 0x88));
-    _mm512_storeu_si512(to + (4 + j) * 32, _mm512_shuffle_i32x4(odd0, odd1, 0x88));
-    _mm512_storeu_si512(to + (8 + j) * 32, _mm512_shuffle_i32x4(even0, even1, 0xdd));
-    _mm512_storeu_si512(to + (12 + j) * 32, _mm512_shuffle_i32x4(odd0, odd1, 0xdd));
-  }
-}
-
-void pack(const uint16_t* w, int64_t w_in, int64_t w_out, int64_t k, int64_t n, uint16_t* to) {
-  for (int64_t o = 0; o < n; o += 32)
-    for (int64_t b = 0; b < k; b += 32)
-      for (int64_t h = o; h < o + 32; h += 16, to += 512) {
-        if (w_in == 1 && b + 32 <= k && h + 16 <= n) {  // two neighbours along k are one word
-          transpose(w + h * w_out + b, w_out, to);
-          continue;
-        }
-        for (int64_t q = 0; q < 32; ++q)
-          for (int64_t a = 0; a < 16; ++a)
-            to[q / 2 * 32 + a * 2 + q % 2] =
-                h + a < n && b + q < k ? w[(b + q) * w_in + (h + a) * w_out] : uint16_t(0);
-      }
-}
-
-void gather(const uint16_t* x, int64_t ldx, const int32_t* rows, int64_t n, int64_t k, int64_t ldt,
-            uint16_t* to) {
-  constexpr int64_t kAhead = 12;
-  const int64_t whole = k / 32 * 32;
-  const auto rest = static_cast<__mmask32>((uint64_t(1) << (k - whole)) - 1);
-  for (int64_t r = 0; r < n; ++r, to += ldt) {
-    if (rows && r + kAhead < n) {
-      const uint16_t* ahead = x + static_cast<int64_t>(rows[r + kAhead]) * ldx;
-      for (int64_t a = 0; a < k; a += 32) __builtin_prefetch(ahead + a);
-    }
-    const uint16_t* from = x + (rows ? static_cast<int64_t>(rows[r]) : r) * ldx;
-    for (int64_t a = 0; a < whole; a += 32)
-      _mm512_storeu_si512(to + a, _mm512_loadu_si512(from + a));
-    if (rest)
-      _mm512_mask_storeu_epi16(to + whole, rest, _mm512_maskz_loadu_epi16(rest, from + whole));
-  }
-}
-
-constexpr AmxKernels kTable = {permit, pack, gather, multiply, enter, leave};
+constexpr Bf16Kernels kTable = {permit, pack, gather, multiply, enter, leave};
 
 }  // namespace
 
-const AmxKernels* amx_kernels() { return &kTable; }
+const Bf16Kernels* amx_kernels() { return &kTable; }
 
 }  // namespace s3d
 #else
 namespace s3d {
-const AmxKernels* amx_kernels() { return nullptr; }
+const Bf16Kernels* amx_kernels() { return nullptr; }
 }  // namespace s3d
 #endif

@@ -80,7 +80,7 @@ void sort_bucket(uint64_t* from, uint64_t* to) {
 const PointKernels& point_kernels_of(int32_t path) {
   const int32_t resolved = resolve_path(path);
   const PointKernels* found = nullptr;
-  if (resolved == kAmx || resolved == kAvx512) found = avx512_point_kernels();
+  if (&kernels_of(resolved) == avx512_kernels()) found = avx512_point_kernels();
   if (resolved == kAvx2) found = avx2_point_kernels();
   return found ? *found : *portable_point_kernels();
 }

@@ -106,7 +106,7 @@ def _is_cut(path: Path, error: Exception) -> bool:
     if path.suffix == ".safetensors":
         return any(w in words for w in ("header too small", "invalid header length", "incomplete"))
     with path.open("rb") as file:
-        start = file.read(_PICKLES)
+        start = file.read(min(_PICKLES, path.stat().st_size))  # what is asked for is allocated
     if start[:4] == b"PK\x03\x04":
         try:
             return not zipfile.is_zipfile(path)

@@ -329,6 +329,43 @@ def test_what_is_no_file_of_a_known_kind(tmp_path: Path) -> None:
     assert "must be a file, got a folder" in refusal(tmp_path / "folder.ply")
 
 
+SIGNALS = np.array([0x7FA00001, 0xFFA00001, 0x7F800000, 0x7149F2CA], "<u4")
+"""Bits of NaNs at which a processor raises its hand when they are converted, infinity, 1e30."""
+
+
+def test_attributes_that_are_no_numbers(tmp_path: Path) -> None:
+    """No warning of numpy's, and nothing that is not finite."""
+    values = np.concatenate([np.zeros(4), np.arange(296)]).astype("<f4")
+    values.view("<u4")[:3] = SIGNALS[:3]
+    columns = dict.fromkeys(("intensity", "label", "red", "green", "blue"), values)
+    np.savez(tmp_path / "a.npz", points=XYZ, **columns)
+    cloud = read_points(tmp_path / "a.npz")
+    grey, colors = cloud.intensity(), cloud.colors()
+    assert grey is not None
+    assert colors is not None
+    assert grey[:4].tolist() == [0, 0, 0, 0]
+    assert grey[-1] == np.float32(295 / 65535)
+    assert colors[:4].tolist() == [[0] * 3] * 4
+    assert colors[-1].tolist() == [1, 1, 1]  # 295 of 65,535
+    assert cloud.classes() is None
+    values[:3] = 1
+    np.savez(tmp_path / "b.npz", points=XYZ, label=values)
+    classes = read_points(tmp_path / "b.npz").classes()
+    assert classes is not None
+    assert classes.tolist() == values.tolist()
+    values.view("<u4")[9] = SIGNALS[3]
+    np.savez(tmp_path / "c.npz", points=XYZ, label=values)
+    assert read_points(tmp_path / "c.npz").classes() is None
+    words = np.full(300, "tree")
+    np.savez(
+        tmp_path / "d.npz", points=XYZ, label=words, intensity=words, r=words, g=words, b=words
+    )
+    cloud = read_points(tmp_path / "d.npz")
+    assert (cloud.intensity(), cloud.classes(), cloud.colors()) == (None, None, None)
+    assert "has no intensity" in cloud.scan().notes[-1]
+    assert cloud.attributes["label"][0] == "tree"
+
+
 FIELDS = np.zeros(4, [("x", "f4"), ("y", "f4"), ("n", "i4")])
 
 

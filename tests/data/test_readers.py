@@ -316,6 +316,14 @@ def test_outliers_of_a_table_without_header(tmp_path: Path) -> None:
     assert words in cloud.notes[0]
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("count", [300, 304, 305])
+def test_distances_of_huge_values_have_a_median(tmp_path: Path, count: int) -> None:
+    values = np.tile(np.array([0, 3.2e38], "<f4"), count // 2)
+    path = written(tmp_path / "a.bin", values.tobytes() + bytes(4 * (count % 2)))
+    assert str(path) in refusal(path)
+
+
 def test_integers_are_not_read_as_floats(tmp_path: Path) -> None:
     path = written(tmp_path / "mask.bin", np.arange(100, dtype="<i8").tobytes())
     assert "must be 0 or a normal float32" in refusal(path)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import hypothesis
+import numpy.ma  # noqa: F401, numpy's first median would import it at a file's cost
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -535,7 +535,8 @@ def laz_damaged(folder: Path, where: str, value: bytes) -> Path:
     (start,) = struct.unpack_from("<I", raw, 96)
     record = raw.find(b"laszip encoded") - 2 + 54
     (table,) = struct.unpack_from("<q", raw, start)
-    at = {"items": record + 36, "chunks": table + 4, "table": start}[where]
+    places = {"items": record + 36, "chunks": table + 4, "table": start, "points": record + 12}
+    at = places[where]
     raw[at : at + len(value)] = value
     path.write_bytes(raw)
     return path
@@ -554,6 +555,8 @@ PROMISES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "laz points": (lambda folder: las_promise(folder, ".laz"), "must unpack to at most"),
     "laz items": (lambda f: laz_damaged(f, "items", b"\xff\x7f"), "add up to its 34 bytes"),
     "laz chunks": (lambda f: laz_damaged(f, "chunks", b"\xff" * 4), "4294967295 chunks must fit"),
+    "laz chunk": (lambda f: laz_damaged(f, "points", b"\x50\xc3\0\xff"), "must unpack to at most"),
+    "laz large chunk": (lambda f: laz_damaged(f, "points", b"\0\0\0\1"), "must unpack to at most"),
     "laz table": (lambda f: laz_damaged(f, "table", b"\x05" + b"\0" * 7), "table of chunks"),
     "las records": (las_many_records, "variable length records must end before"),
     "npy": (npy_promise, "cannot be read"),
@@ -578,6 +581,16 @@ def test_a_promise_allocates_nothing(tmp_path: Path, name: str) -> None:
         tracemalloc.stop()
     assert words in message
     assert peak <= 4 * size + 2**17, f"{peak} bytes for a file of {size}"
+
+
+def test_chunks_of_many_points_by_the_table_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_las(".laz")(tmp_path)
+    lazrs = pytest.importorskip("lazrs")
+    assert len(read_points(path)) == 300
+    monkeypatch.setattr(lazrs, "read_chunk_table", lambda *_: [(300, 50), (2**31, 8)])
+    assert "must unpack to at most" in refusal(path)
 
 
 # ---- the shared files

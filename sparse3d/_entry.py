@@ -95,7 +95,9 @@ def _run() -> int:
     if sys.argv[1:2] == ["doctor"]:
         return doctor.main(sys.argv[2:])
     if sys.argv[1:2] == ["selftest"]:
-        return int(importlib.import_module("sparse3d.selftest").main(sys.argv[2:]))
+        selftest = importlib.import_module("sparse3d.selftest")
+        _interrupt.raised()
+        return int(selftest.main(sys.argv[2:]))
     if missing := [name for name in EXTRA if find_spec(name) is None]:
         print(
             f"sparse3d: the command line needs {', '.join(missing)}: {doctor.install_line('cli')}",

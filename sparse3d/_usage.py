@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-__all__ = ["OneLine"]
+from sparse3d import _interrupt
+
+__all__ = ["Job", "OneLine"]
+
+Job = Callable[[], int]
+"""What a command does once its arguments are checked and its modules imported; gives the status."""
 
 
 class OneLine(TyperGroup):
-    """Commands whose misuse ends in one line on stderr and status 2, in no box."""
+    """Commands that give a `Job`; misuse ends in one line on stderr and status 2, in no box."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Parse what stands before the command."""
@@ -21,9 +26,11 @@ class OneLine(TyperGroup):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
-        """Parse the rest and run the command."""
+        """Parse the rest, let the command import what it needs, then run it."""
         with _one_line():
-            return super().invoke(ctx)
+            job: Job = super().invoke(ctx)
+            _interrupt.raised()
+            raise typer.Exit(job())
 
 
 @contextmanager

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import re
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sparse3d import _interrupt, cli_train
-from sparse3d._usage import OneLine
+from sparse3d import cli_train
+from sparse3d._usage import Job, OneLine
 from sparse3d._version import __version__
+
+DropInvalid = Annotated[
+    bool,
+    typer.Option(
+        "--drop-invalid",
+        help="Leave out points with NaN or infinite values, and a few that lie too far away "
+        "(1000 m in a .bin, 1e12 in other files).",
+    ),
+]
 
 app = typer.Typer(
     cls=OneLine,
@@ -69,17 +78,14 @@ def segment(
         Path | None,
         typer.Option(help="Score against these labels: a .label file, or a folder of them."),
     ] = None,
-    drop_invalid: Annotated[
-        bool,
-        typer.Option("--drop-invalid", help="Leave out points with NaN or infinite values."),
-    ] = False,
+    drop_invalid: DropInvalid = False,
     max_remission: Annotated[
         float, typer.Option(min=0.0, help="Largest legal remission; KITTI has 1.")
     ] = 1.0,
     layout: Annotated[
         str | None, typer.Option(help="Columns of a .bin: kitti, nuscenes, xyzrgb or xyz.")
     ] = None,
-) -> None:
+) -> Job:
     """Label every point of lidar scans: .label, coloured .ply and a .png from above."""
     if not scans and not demo and not report:
         raise typer.BadParameter("must be given at least one scan, got none; or use --demo")
@@ -92,25 +98,22 @@ def segment(
         cli_train.refuse(context, ("max_remission",), "with --layout", "give one of the two")
     from sparse3d.data.run import Options, run  # help should not wait for torch
 
-    _interrupt.raised()
-
-    raise typer.Exit(
-        run(
-            Options(
-                scans=scans or [],
-                config=config,
-                checkpoint=checkpoint,
-                device=device,
-                out=out,
-                demo=demo,
-                seed=seed,
-                report=report,
-                truth=truth,
-                drop_invalid=drop_invalid,
-                max_remission=max_remission,
-                layout=layout,
-            )
-        )
+    return partial(
+        run,
+        Options(
+            scans=scans or [],
+            config=config,
+            checkpoint=checkpoint,
+            device=device,
+            out=out,
+            demo=demo,
+            seed=seed,
+            report=report,
+            truth=truth,
+            drop_invalid=drop_invalid,
+            max_remission=max_remission,
+            layout=layout,
+        ),
     )
 
 
@@ -130,23 +133,11 @@ def convert(
     reverse_axes: Annotated[
         bool, typer.Option("--reverse-axes", help="The peer counts x, y, z; we count z, y, x.")
     ] = False,
-) -> None:
+) -> Job:
     """Rewrite a checkpoint in sparse3d's layout and report what became of every entry."""
-    from sparse3d import checkpoint  # help should not wait for torch
-    from sparse3d._atomic import check_file, said
+    from sparse3d.checkpoint._command import run  # help should not wait for torch
 
-    _interrupt.raised()
-
-    try:
-        if target.suffix not in (".safetensors", ".pth", ".pt"):
-            raise ValueError(f"target must end in .safetensors, .pth or .pt, got {target}")
-        check_file("target", target)
-        typer.echo(checkpoint.convert(source, target, layout, reverse_axes=reverse_axes))
-    except (ValueError, OSError) as error:
-        line = re.sub(r"\bsource='([\w.-]+)'", r"--layout \1", said(error))
-        line = re.sub(r"^source must be", "--layout must be", line)
-        typer.echo(f"error: {line}", err=True)
-        raise typer.Exit(2) from None
+    return partial(run, source, target, layout, reverse_axes)
 
 
 @app.command()
@@ -166,17 +157,12 @@ def view(
     layout: Annotated[
         str | None, typer.Option(help="Columns of a .bin: kitti, nuscenes, xyzrgb or xyz.")
     ] = None,
-    drop_invalid: Annotated[
-        bool,
-        typer.Option("--drop-invalid", help="Leave out points with NaN or infinite values."),
-    ] = False,
+    drop_invalid: DropInvalid = False,
     most: Annotated[
         int, typer.Option(min=1, help="Thin out clouds of more points than this.")
     ] = 3_000_000,
-) -> None:
+) -> Job:
     """Look at a point cloud: a page of its own that needs no network, or a picture."""
     from sparse3d.view.run import Options, run  # help should not wait for numpy
 
-    _interrupt.raised()
-
-    raise typer.Exit(run(Options(scan, labels, truth, save, viewer, layout, drop_invalid, most)))
+    return partial(run, Options(scan, labels, truth, save, viewer, layout, drop_invalid, most))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sparse3d import _interrupt
+from sparse3d._usage import Job
 
 __all__ = ["refuse", "register"]
 
@@ -20,7 +21,11 @@ Recipe = Annotated[str, typer.Option(help="Recipe: a YAML file, or the name of o
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Workers = Annotated[int, typer.Option(min=0, help="Processes that read scans ahead.")]
 DropInvalid = Annotated[
-    bool, typer.Option("--drop-invalid", help="NaN and infinite points get label 0: no error.")
+    bool,
+    typer.Option(
+        "--drop-invalid",
+        help="NaN and infinite points, and a few beyond 1000 m, get label 0: no error.",
+    ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first broken scan.")]
 Fresh = Annotated[
@@ -77,33 +82,30 @@ def evaluate(
     drop_invalid: DropInvalid = False,
     strict: Strict = False,
     fresh: Fresh = False,
-) -> None:
+) -> Job:
     """Score a network on SemanticKITTI by the official formula; interrupted, it goes on."""
     if predictions is not None:
         refuse(context, (*_NETWORK, "views"), "with --predictions", "give one of the two")
     from sparse3d.data.eval_command import EvalOptions, evaluate  # help should not wait for torch
 
-    _interrupt.raised()
-
-    raise typer.Exit(
-        evaluate(
-            EvalOptions(
-                root=root,
-                config=config,
-                checkpoint=checkpoint,
-                predictions=predictions,
-                split=split,
-                sequences=_numbers(sequences),
-                label_map=label_map,
-                views=views,
-                device=device,
-                out=out,
-                workers=workers,
-                drop_invalid=drop_invalid,
-                strict=strict,
-                fresh=fresh,
-            )
-        )
+    return partial(
+        evaluate,
+        EvalOptions(
+            root=root,
+            config=config,
+            checkpoint=checkpoint,
+            predictions=predictions,
+            split=split,
+            sequences=_numbers(sequences),
+            label_map=label_map,
+            views=views,
+            device=device,
+            out=out,
+            workers=workers,
+            drop_invalid=drop_invalid,
+            strict=strict,
+            fresh=fresh,
+        ),
     )
 
 
@@ -135,30 +137,27 @@ def submit(
         ),
     ] = False,
     fresh: Fresh = False,
-) -> None:
+) -> Job:
     """Predict sequences 11 to 21 and pack the zip that the benchmark takes."""
     if check:
         names = (*_NETWORK, "workers", "drop_invalid", "fresh")
         refuse(context, names, "with --check", "give one of the two")
     from sparse3d.data.submit_command import SubmitOptions, submit  # help should not wait for torch
 
-    _interrupt.raised()
-
-    raise typer.Exit(
-        submit(
-            SubmitOptions(
-                root=root,
-                config=config,
-                checkpoint=checkpoint,
-                device=device,
-                out=out,
-                check=check,
-                workers=workers,
-                drop_invalid=drop_invalid,
-                incomplete=incomplete,
-                fresh=fresh,
-            )
-        )
+    return partial(
+        submit,
+        SubmitOptions(
+            root=root,
+            config=config,
+            checkpoint=checkpoint,
+            device=device,
+            out=out,
+            check=check,
+            workers=workers,
+            drop_invalid=drop_invalid,
+            incomplete=incomplete,
+            fresh=fresh,
+        ),
     )
 
 
@@ -177,25 +176,22 @@ def train(
     start: Annotated[Path | None, typer.Option(help="Weights to begin with.")] = None,
     fresh: Fresh = False,
     strict: Strict = False,
-) -> None:
+) -> Job:
     """Train a network; the same command goes on where it was interrupted."""
     from sparse3d.train.command import TrainOptions, train  # help should not wait for torch
 
-    _interrupt.raised()
-
-    raise typer.Exit(
-        train(
-            TrainOptions(
-                config=config,
-                out=out,
-                root=root,
-                device=device,
-                workers=workers,
-                start=start,
-                fresh=fresh,
-                strict=strict,
-            )
-        )
+    return partial(
+        train,
+        TrainOptions(
+            config=config,
+            out=out,
+            root=root,
+            device=device,
+            workers=workers,
+            start=start,
+            fresh=fresh,
+            strict=strict,
+        ),
     )
 
 

@@ -17,7 +17,7 @@ import torch
 
 import sparse3d
 
-from . import _interrupt, _registry, doctor
+from . import _registry, doctor
 from ._cases import clouds
 from ._cases.samples import EMPTY, FLOATING, OPAQUE, WIDE, Size, all_ops, map_calls, samples
 from .kernel_map import Coordinates
@@ -295,7 +295,6 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if not 1 <= options.rows <= MOST_ROWS:
         parser.error(f"--rows must be from 1 to {MOST_ROWS}, got {options.rows}")
-    _interrupt.raised()
     device = _present() if options.device == "auto" else options.device
     sys.stdout.write(f"selftest of {device} against the CPU reference; it takes minutes\n")
     sys.stdout.flush()

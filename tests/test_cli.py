@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ pytest.importorskip("yaml")
 
 from typer.testing import CliRunner, Result
 
+from sparse3d import _entry, _interrupt, selftest
 from sparse3d._version import __version__
 from sparse3d.cli import app
 from sparse3d.data import Sensor, simulate
@@ -414,6 +416,62 @@ def test_malformed_scans_are_refused(tmp_path: Path, shared: Path) -> None:
     assert len(lines) == len(bad)
     assert all(str(path) in line for path, line in zip(bad, lines, strict=True))
     assert not (tmp_path / "out").exists()
+
+
+COMMANDS = {
+    "segment": (["--demo"], "sparse3d.data.run", "run"),
+    "eval": (["ROOT"], "sparse3d.data.eval_command", "evaluate"),
+    "submit": (["ROOT"], "sparse3d.data.submit_command", "submit"),
+    "train": (["train_tiny"], "sparse3d.train.command", "train"),
+    "convert": (["a.pth", "b.pth"], "sparse3d.checkpoint._command", "run"),
+    "view": (["a.bin"], "sparse3d.view.run", "run"),
+}
+
+
+def test_every_command_is_among_those_that_ctrl_c_is_tried_on() -> None:
+    assert {*COMMANDS, "doctor", "selftest"} == {
+        *(command.name or command.callback.__name__ for command in app.registered_commands),
+        *re.findall(r"sparse3d (\w+) \(", str(app.info.epilog)),
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_ctrl_c_waits_for_imports_and_not_for_the_work(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is let through once, after a command's modules are there and before it does anything."""
+    args, module, name = COMMANDS[command]
+    seen: list[str] = []
+
+    def work(*_: object) -> int:
+        seen.append("work")
+        return 3
+
+    monkeypatch.setattr(_interrupt, "raised", lambda: seen.append("raised"))
+    monkeypatch.setattr(importlib.import_module(module), name, work)
+    assert CliRunner().invoke(app, [command, *args]).exit_code == 3
+    assert seen == ["raised", "work"]
+    seen.clear()
+    assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0
+    assert CliRunner().invoke(app, [command, "--no-such-option"]).exit_code == 2
+    assert seen == []
+
+
+def test_ctrl_c_is_let_through_to_the_selftest(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(_interrupt, "raised", lambda: seen.append("raised"))
+    monkeypatch.setattr(selftest, "main", lambda args: bool(seen.append(args)))
+    monkeypatch.setattr(sys, "argv", ["sparse3d", "selftest", "--rows", "9"])
+    assert _entry.main() == 0
+    assert seen == ["raised", ["--rows", "9"]]
+
+
+@pytest.mark.parametrize("command", ["segment", "view", "eval", "submit"])
+def test_help_says_that_far_points_are_dropped_too(command: str) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"})
+    words = " ".join(re.findall(r"[\w,.-]+", shown.stdout))
+    assert "--drop-invalid" in words
+    assert re.search(r"NaN (or|and) infinite \w+, and a few (that lie|beyond)", words), words
 
 
 def test_convert_writes_our_layout_and_refuses_what_is_no_checkpoint(tmp_path: Path) -> None:

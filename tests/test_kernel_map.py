@@ -120,6 +120,8 @@ def test_rows_meet_themselves_through_taps_of_their_own() -> None:
         sites.pointwise(taps, 3)
     with pytest.raises(ValueError, match=r"taps must be in \[0, 5\), got -1"):
         sites.pointwise(taps - 1, 5)
+    with pytest.raises(ValueError, match=r"taps must be in \[0, 2\), got 4"):
+        sites.pointwise(taps + 1, 2)  # none is below zero: the highest is told
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -130,11 +132,15 @@ def test_sites_that_some_taps_reach(transposed: bool) -> None:
     every, all_sites = sites.reached(geometry, transposed=transposed)
     assert every is not None
     assert sites.reached(geometry, range(27), transposed=transposed)[0] is every
+    assert sites.reached(geometry, [*range(27), 5], transposed=transposed)[0] is every
     cross = [4, 10, 12, 13, 14, 16, 22]
     pairs, some = sites.reached(geometry, cross, transposed=transposed)
     assert pairs is None
     met = {int(row) for tap in cross for row in every.tap(tap)[1]}
     assert_same(some, all_sites[sorted(met)])
+    again = sites.reached(geometry, cross * 4, transposed=transposed)  # 28 numbers, 7 taps
+    assert again[0] is None
+    assert_same(again[1], some)
     assert 0 < len(some) < len(all_sites)
 
 
@@ -190,6 +196,14 @@ def test_views_keep_what_is_known(mirrored: bool, distinct: bool) -> None:
     assert (some.mirrored, some.distinct, some.is_transposed) == (False, distinct, False)
     assert twin.select([0]).is_transposed
     assert not twin.transposed().is_transposed
+
+
+def test_a_map_equals_itself_alone() -> None:
+    """Maps are keys and values of caches: comparing tensors would be slow, and ambiguous."""
+    found, other = by_hand(), by_hand()
+    assert found == found  # noqa: PLR0124
+    assert found != other
+    assert len({found, other}) == 2
 
 
 def test_chosen_taps_come_in_the_order_given() -> None:
@@ -327,6 +341,10 @@ def test_repeated_rows_are_refused_by_their_numbers() -> None:
     message = r"indices must be distinct, got \[0, 3\] in rows 1 and 3; merge them with sparse3d.co"
     with pytest.raises(ValueError, match=message):
         line(7, 3, 5, 3, 7).check()
+    with pytest.raises(ValueError, match=r"got \[0, 3\] in rows 2 and 3"):
+        line(7, 1, 3, 3).check()
+    with pytest.raises(ValueError, match=r"got \[1, 3\] in rows 1 and 2"):
+        Coordinates(torch.tensor([[0, 3], [1, 3], [1, 3]], dtype=torch.int32), None, 2).check()
     line(7, 3, 5).check()
     with pytest.raises(ValueError, match=r"column 1 .*\[0, 5\), got 7"):
         Coordinates(line(7, 3, 3).indices, [5], 1).check()
@@ -428,6 +446,32 @@ def test_sides_are_named() -> None:
     with pytest.raises(TypeError, match="positional"):
         sites.footprint(FEW, None, True)  # type: ignore[misc]
     assert sites.reached(geometry=FEW, taps=None)[0] is sites.footprint(FEW, None)[0]
+
+
+NO_VALUES = r"indices must be a tensor with values, got one on meta"
+
+
+def test_maps_are_made_of_values_only() -> None:
+    for make in (
+        lambda sites: sites.table(),
+        lambda sites: sites.identity(),
+        lambda sites: sites.submanifold((3,), (1,)),
+        lambda sites: sites.footprint(FEW, None),
+        lambda sites: sites.floor(FEW, None),
+        lambda sites: sites.given(line(0, 1), FEW),
+        lambda sites: sites.first_duplicate(),
+    ):
+        with pytest.raises(ValueError, match=NO_VALUES):
+            make(Coordinates(line(0, 1).indices.to("meta"), None, 1))
+
+
+def test_maps_that_moved_along_need_no_values() -> None:
+    here, moved = line(0, 1, 2), Coordinates(line(0, 1, 2).indices.to("meta"), None, 1)
+    moved._maps["identity"] = here.identity().to("meta")
+    assert moved.identity() is moved._maps["identity"]
+    moved._maps.clear()
+    moved._tables[_registry.backend_for(moved.indices.device)] = here.table().to("meta")
+    assert moved.table().device.type == "meta"
 
 
 def test_sets_travel() -> None:

@@ -44,6 +44,26 @@ def tracked(pattern=""):
 # ---- quick
 
 
+def test_coverage_leaves_cuda_out_in_every_process(tmp_path):
+    """Patterns are read from the folder of a process, and tests start some elsewhere."""
+    pytest.importorskip("coverage")
+    child = [sys.executable, "-c", "import sparse3d.cuda"]
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"import subprocess; subprocess.run({child}, cwd={str(tmp_path)!r}, check=True)"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    env["COVERAGE_FILE"] = str(tmp_path / "data")
+    for arguments in (["run", program], ["combine", "-q"], ["report", "--fail-under=0"]):
+        made = subprocess.run(
+            [sys.executable, "-m", "coverage", *arguments],
+            cwd=ROOT, env=env, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert made.returncode == 0, made.stdout + made.stderr
+    assert "sparse3d/_registry.py" in made.stdout
+    assert "sparse3d/cuda/" not in made.stdout
+
+
 def test_links_are_relative_and_point_at_the_root_folders():
     for name in ("models", "configs"):
         link = ROOT / "sparse3d" / name

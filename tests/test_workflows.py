@@ -1,6 +1,8 @@
 """The workflow files promise what pyproject.toml does, and name files that exist."""
 
+import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +77,25 @@ def test_workflows_have_few_rights_and_name_files_that_exist(file):
     assert "secrets." not in text
     for path in re.findall(r"\b((?:tests|\.ci|bench|tools)/[\w./]+)", text):
         assert (ROOT / path.rstrip(".")).exists(), path
+
+
+def test_mutants_are_imported_though_an_editable_installation_stands_ahead(monkeypatch):
+    """Its finder would give the tests the unchanged package, and every mutant would live."""
+    spec = importlib.util.spec_from_file_location("mutation", ROOT / "tools/mutation.py")
+    tool = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "mutation", tool)
+    spec.loader.exec_module(tool)
+
+    class Finder:
+        __module__ = "_editable_some_package"
+
+        def find_spec(self, *_):
+            raise AssertionError("asked")
+
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "sparse3d", raising=False)
+    tool.import_from(ROOT)
+    assert sys.path[0] == str(ROOT)
+    with pytest.raises(SystemExit, match=r"^sparse3d must come from /nowhere, got "):
+        tool.import_from(Path("/nowhere"))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
-import importlib
+import importlib.util
 import math
 import multiprocessing
 import os
@@ -87,6 +87,15 @@ sys.exit(server.recv(1)[0])
 """
 
 
+def import_from(tree: Path) -> None:
+    """Take the package from here, also where an editable installation has a finder of its own."""
+    sys.path.insert(0, str(tree))
+    sys.meta_path[:] = [f for f in sys.meta_path if "_editable_" not in type(f).__module__]
+    found = importlib.util.find_spec("sparse3d")
+    if found is None or tree not in Path(str(found.origin)).parents:
+        sys.exit(f"sparse3d must come from {tree}, got {found}")
+
+
 def serve(tree: Path, tests: Sequence[str]) -> NoReturn:
     """Answer each connection with the exit status of the tests, run in a fork.
 
@@ -95,7 +104,7 @@ def serve(tree: Path, tests: Sequence[str]) -> NoReturn:
     """
     sys.dont_write_bytecode = True  # files change faster than their times tell
     os.chdir(tree)
-    sys.path.insert(0, str(tree))
+    import_from(tree)
     pytest = importlib.import_module("pytest")
     for name in ("torch", "hypothesis.stateful", "numpy.testing"):
         importlib.import_module(name)

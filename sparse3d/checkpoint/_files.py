@@ -106,9 +106,12 @@ def _is_cut(path: Path, error: Exception) -> bool:
     if path.suffix == ".safetensors":
         return any(w in words for w in ("header too small", "invalid header length", "incomplete"))
     with path.open("rb") as file:
-        start = file.read(_PICKLES)
+        start = file.read(min(_PICKLES, path.stat().st_size))  # what is asked for is allocated
     if start[:4] == b"PK\x03\x04":
-        return not zipfile.is_zipfile(path)
+        try:
+            return not zipfile.is_zipfile(path)
+        except zipfile.BadZipFile:  # it has an end, of which zipfile makes nothing
+            return False
     ended = isinstance(error, EOFError) or "unexpected EOF" in words
     return start[:1] == b"\x80" and (ended or (len(start) < _PICKLES and _lacks_end(start)))
 

@@ -13,16 +13,10 @@ from torch import nn
 from .. import _check
 from ._files import State
 from ._names import exact, is_minkowski_net, match
+from ._refusal import Refusal, say_which
 
 LAYOUTS = ("spconv", "spconv-2.1", "spconv-1", "minkowski", "torchsparse")
 MOST_TAPS = 15  # where no model tells: more are channels, of another layout than was said
-_WRITERS = {
-    "spconv": "spconv 2.2 and later, and sparse3d: usual today",
-    "spconv-2.1": "spconv 2.0 and 2.1",
-    "spconv-1": "spconv 1.x",
-    "minkowski": "MinkowskiEngine",
-    "torchsparse": "torchsparse",
-}
 
 
 def to_canonical(
@@ -125,9 +119,8 @@ def detect(state: State, model: nn.Module | None = None) -> str:
     if not fitting:
         _check.fail("checkpoint", f"in one of the layouts {LAYOUTS}", "kernels of other shapes")
     if len(fitting) > 1:
-        ways = [f"source={layout!r} ({_WRITERS[layout]})" for layout in fitting]
-        way_out = "say which library wrote it: " + " or ".join(ways)
-        _check.fail("checkpoint", "in one layout", f"shapes that fit {fitting}", way_out)
+        reason = f"checkpoint must be in one layout, got shapes that fit {fitting}"
+        raise Refusal(reason, say_which(fitting, "source='{}'"), fitting)
     return fitting[0]
 
 

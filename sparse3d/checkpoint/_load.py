@@ -24,6 +24,7 @@ from ._layouts import (
     to_canonical,
 )
 from ._names import RULES, bare, exact, is_minkowski_net, matches, plain, wrapped
+from ._refusal import Refusal
 
 # Entries that upstream models carry and never read.
 _UNUSED = ("point_transforms.", "dropout.", "global_step")
@@ -176,8 +177,8 @@ def _shaped(name: str, value: torch.Tensor, target: torch.Tensor) -> torch.Tenso
         return value
     if value.squeeze().shape == target.squeeze().shape:
         return value.reshape(target.shape)
-    way_out = "build the model with the checkpoint's widths"
-    _check.fail(name, f"of shape {list(target.shape)}", list(value.shape), way_out)
+    reason = f"{name} must be of shape {list(target.shape)}, got {list(value.shape)}"
+    raise Refusal(reason, "build the model with the checkpoint's widths")
 
 
 def _account(
@@ -207,7 +208,7 @@ def _refuse(report: LoadReport) -> None:
             more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
             parts.append(f"{len(listed)} {kind}: {', '.join(listed[:3])}{more}")
     way_out = "build the model with the checkpoint's depth and widths, or pass strict=False"
-    _check.fail("checkpoint", "of this model's entries", "; ".join(parts), way_out)
+    raise Refusal(f"checkpoint must be of this model's entries, got {'; '.join(parts)}", way_out)
 
 
 def convert(

@@ -66,10 +66,11 @@ class PointCloud:
         return (self.points - offset).astype(np.float32), offset
 
     def find(self, *names: str) -> npt.NDArray[np.generic] | None:
-        """The first one-dimensional attribute of one of these names, whatever the case."""
+        """The first one-dimensional attribute of one of these names, whatever the case, that holds
+        real numbers."""
         lowered = {name.lower(): value for name, value in self.attributes.items()}
         for name in names:
-            if name in lowered and lowered[name].ndim == 1:
+            if name in lowered and lowered[name].ndim == 1 and lowered[name].dtype.kind in "buif":
                 return lowered[name]
         return None
 
@@ -81,7 +82,7 @@ class PointCloud:
         values = self.find(*_INTENSITY)
         if values is None or not len(values):
             return None
-        numbers = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+        numbers = _finite(values)
         top = numbers.max()
         scale = next((limit for limit in (1.0, 255.0, 65535.0) if top <= limit), top)
         return np.clip(numbers / scale, 0, 1).astype(np.float32)
@@ -89,8 +90,12 @@ class PointCloud:
     def classes(self) -> npt.NDArray[np.int64] | None:
         """Int64 ``[N]`` class of each point, or None where the file has none."""
         values = self.find(*_CLASSES)
-        if values is None or not np.isfinite(values.astype(np.float64)).all():
+        if values is None:
             return None
+        if values.dtype.kind == "f":
+            with np.errstate(invalid="ignore"):
+                if not (np.abs(values) < 2.0**53).all():  # nor what is no number
+                    return None
         return values.astype(np.int64)
 
     def colors(self) -> npt.NDArray[np.uint8] | None:
@@ -104,7 +109,7 @@ class PointCloud:
             if len(columns) == 3:
                 if any(column.dtype == np.int8 for column in columns):  # some writers say char
                     columns = [column.astype(np.uint8) for column in columns]
-                table = np.stack(columns, axis=1).astype(np.float64)
+                table = np.stack([_finite(column) for column in columns], axis=1)
                 scale = 255.0 if table.max() <= 1 else 1.0 if table.max() <= 255 else 1 / 257
                 return np.clip(table * scale, 0, 255).astype(np.uint8)
         return None
@@ -125,6 +130,12 @@ class PointCloud:
             remission = np.zeros(len(points), np.float32)
         table = np.concatenate([points, remission[:, None]], axis=1)
         return Scan(self.path, table, self.rows, self.total, tuple(notes))
+
+
+def _finite(values: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
+    """As float64, 0 for what is not finite; NaNs that signal make numpy warn, here without need."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def build(
@@ -169,7 +180,9 @@ def build(
     if bad == total:
         raise ScanError(f"{path}: must hold at least one finite point, got {total} without")
     said = list(notes)
-    table = points.astype(np.float32 if points.dtype in (np.float16, np.float32) else np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is told of above
+        narrow = points.dtype in (np.float16, np.float32)
+        table = points.astype(np.float32 if narrow else np.float64)
     far_out = np.isfinite(table) & (np.abs(table) > limit)
     beyond = np.asarray(far_out.any(axis=1))
     few = are_outliers(beyond)

@@ -120,7 +120,7 @@ def _step(values: npt.NDArray[np.float32], lag: int) -> float:
     with np.errstate(invalid="ignore", over="ignore"):
         steps = np.abs(values[lag:] - values[:-lag])
     steps = steps[np.isfinite(steps)]
-    return float(np.median(steps)) if len(steps) else 0.0
+    return float(np.median(steps.astype(np.float64))) if len(steps) else 0.0
 
 
 def _colored(table: npt.NDArray[np.float64]) -> bool:

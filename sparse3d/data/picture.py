@@ -102,7 +102,7 @@ def draw_from_above(
     figure.text(0.02, 0.962, title, color=_INK, fontsize=11, parse_math=False)
     handles = [
         Line2D([], [], marker="s", linestyle="none", markersize=8, color=_shown(color),
-               label=f"{name}  {count:,}")
+               markeredgecolor=_INK, markeredgewidth=0.6, label=f"{name}  {count:,}")
         for name, color, count in entries
     ]  # fmt: skip
     if handles:

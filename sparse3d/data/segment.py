@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from sparse3d import checkpoint
+from sparse3d.checkpoint._refusal import Refusal, say_which
 from sparse3d.data.clip import clipped
 from sparse3d.data.config import SegmentConfig
 from sparse3d.data.files import write_labels, write_ply
@@ -131,11 +131,12 @@ def _classes_in(state: dict[str, torch.Tensor], config: SegmentConfig) -> int | 
 
 def _for_commands(error: ValueError) -> str:
     """What `checkpoint.load` says, with ways out that a command has."""
-    reason = str(error).split("; build the model")[0]
-    reason = reason.replace(
-        "say which library", "rewrite it with sparse3d convert, say which library"
-    )
-    return re.sub(r"\bsource='([\w.-]+)'", r"--layout \1", reason)
+    if not isinstance(error, Refusal):
+        return str(error)
+    if not error.layouts:
+        return error.reason
+    way_out = say_which(error.layouts, "--layout {}")
+    return f"{error.reason}; rewrite it with sparse3d convert, {way_out}"
 
 
 class Segmenter:

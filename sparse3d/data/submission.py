@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -70,10 +71,8 @@ def check_submission(
         ValueError: It is not what the benchmark takes; one line that names the entry.
     """
     place = shown or str(path)
-    try:
+    with _refusing(f"{place}: must be a zip, got another file"):
         opened = zipfile.ZipFile(path)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{place}: must be a zip, got another file: {error}") from None
     with opened as made:
         entries = {info.filename: info for info in made.infolist()}
         _check_names(place, entries, data)
@@ -82,6 +81,16 @@ def check_submission(
         for frame in data.frames:
             _check_entry(place, made, entries[entry_of(frame)], frame, legal)
             step(f"checked {frame.name}")
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Turn whatever zipfile and zlib say of a damaged archive into one line."""
+    try:
+        yield
+    except Exception as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"{what}: {said}") from None
 
 
 def _check_names(place: str, entries: Mapping[str, zipfile.ZipInfo], data: SemanticKITTI) -> None:
@@ -109,7 +118,8 @@ def _check_entry(
             f"{place}: {info.filename} must hold {points} labels of 4 bytes, "
             f"got {info.file_size} bytes"
         )
-    labels = np.frombuffer(made.read(info), "<u4")  # reading checks the CRC
+    with _refusing(f"{place}: {info.filename} must be whole, got damaged bytes"):
+        labels = np.frombuffer(made.read(info), "<u4")  # reading checks the CRC
     wrong = ~legal[labels & 0xFFFF]
     if wrong.any():
         row = int(np.argmax(wrong))

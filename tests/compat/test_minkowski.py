@@ -589,3 +589,101 @@ def test_what_does_not_fit_is_named() -> None:
         ME.MinkowskiConvolution(4, 3, dimension=3)
     with pytest.raises(DeprecationWarning, match="use CoordinateManager"):
         ME.CoordsManager(3)
+
+
+# -------------------------------------------------------------------- tensors as torch's tensors
+
+
+def three_rows(field: bool = False) -> Any:
+    """Two rows of sample 1 around one of sample 0."""
+    coords = torch.tensor([[1, 5, 6], [0, 2, 3], [1, 0, 9]], dtype=torch.int32)
+    rows = torch.arange(6.0).reshape(3, 2)
+    return ME.TensorField(rows, coords.float()) if field else ME.SparseTensor(rows, coords)
+
+
+@pytest.mark.parametrize("field", [False, True])
+def test_parts_of_a_tensor_by_sample(field: bool) -> None:
+    x = three_rows(field)
+    assert [rows.tolist() for rows in x.decomposition_permutations] == [[1], [0, 2]]
+    assert [c.tolist() for c in x.decomposed_coordinates] == [[[2, 3]], [[5, 6], [0, 9]]]
+    assert [f.tolist() for f in x.decomposed_features] == [[[2, 3]], [[0, 1], [4, 5]]]
+    coords, features = x.decomposed_coordinates_and_features
+    for sample in (0, 1):
+        here, rows = x.coordinates_and_features_at(sample)
+        assert torch.equal(here, coords[sample])
+        assert torch.equal(here, x.coordinates_at(sample))
+        assert torch.equal(rows, features[sample])
+        assert torch.equal(rows, x.features_at(sample))
+
+
+@pytest.mark.parametrize("field", [False, True])
+def test_a_tensor_answers_as_torchs_do(field: bool) -> None:
+    x = three_rows(field)
+    assert (len(x), tuple(x.shape), x.size(1), x.D, x.dimension) == (3, (3, 2), 2, 2, 2)
+    assert (x.dtype, x.device.type, x.get_device()) == (torch.float32, "cpu", -1)
+    assert x.double() is x
+    assert x.dtype == torch.float64
+    assert x.float().dtype == torch.float32
+    assert not x.requires_grad
+    x.requires_grad_()
+    assert x.requires_grad
+    assert x.detach() is x
+    assert not x.requires_grad
+    assert repr(x).startswith(f"{type(x).__name__}(\n  coordinates=tensor([[")
+    for name in ("coordinates", "C", "tensor_stride", "dimension", "D"):
+        with pytest.raises(SyntaxError, match="must be left alone, got an assignment"):
+            setattr(x, name, 3)
+
+
+@pytest.mark.parametrize("field", [False, True])
+def test_arithmetic_in_place_needs_the_same_sites(field: bool) -> None:
+    x = three_rows(field)
+    start, other = x.F.clone(), x * 2.0 + 1.0
+    steps = {"__iadd__": torch.add, "__isub__": torch.sub, "__imul__": torch.mul}
+    for name, plain in {**steps, "__itruediv__": torch.div}.items():
+        expected = plain(x.F, start * 2 + 1)
+        assert getattr(x, name)(other) is x
+        assert torch.equal(x.F, expected)
+        with pytest.raises(ValueError, match="coordinate_manager"):
+            getattr(x, name)(three_rows(field))
+        with pytest.raises(TypeError, match=rf"operand must be a {type(x).__name__}, got float"):
+            getattr(x, name)(2.0)
+    with pytest.raises(TypeError, match=rf"operand must be a {type(x).__name__} or a tensor, got"):
+        x + "1"
+
+
+def test_tensors_of_other_sites_add_over_the_union() -> None:
+    x = three_rows()
+    other = ME.SparseTensor(
+        torch.ones(1, 2),
+        torch.tensor([[0, 2, 4]], dtype=torch.int32),
+        coordinate_manager=x._manager,
+    )
+    made = by_place(x + other)
+    assert made.keys() == by_place(x).keys() | by_place(other).keys()
+    assert made[0, 2, 4].tolist() == [1, 1]
+    assert made[1, 5, 6].tolist() == [0, 1]
+    with pytest.raises(ValueError, match="coordinate_map_key"):
+        x += other
+
+
+def test_what_makes_no_tensor_is_named() -> None:
+    x = three_rows()
+    rows, coords = x.F, x.C
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({}, "coordinates must be given, or a key together with its coordinate_manager, got neit"),
+        ({"coordinates": coords, "coordinate_map_key": x.coordinate_map_key,
+          "coordinate_manager": x._manager}, "None where a coordinate map key is given, got both"),
+        ({"coordinates": coords[:2]}, "features must be of 2 rows as coordinates has, got 3 rows"),
+    ]  # fmt: skip
+    for given, words in wrong:
+        with pytest.raises(ValueError, match=words):
+            ME.SparseTensor(rows, **given)
+    with pytest.raises(TypeError, match="X must be a TensorField or SparseTensor, got Tensor"):
+        x.slice(rows)
+    with pytest.raises(TypeError, match=r"query_coordinates must be torch\.float32, got"):
+        x.features_at_coordinates(coords)
+    assert x.dense(min_coordinate=torch.tensor([0, 0]))[0].shape == (2, 2, 6, 10)
+    low = ME.SparseTensor(rows, coords - torch.tensor([[0, 9, 9]], dtype=torch.int32))
+    with pytest.raises(ValueError, match=r"coordinates must be >= 0 for dense\(\), got \[-9, -6\]"):
+        low.dense()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sparse3d.data import colors_of, read_labels, read_scan, simulate, write_labels, write_ply
 from sparse3d.data.files import atomic, write_scan
+from sparse3d.data.semantic_kitti import COLORS, RAW_NAMES
 from sparse3d.data.simulate import Sensor
 
 STREET = simulate(3, Sensor(beams=32, azimuths=512))
@@ -72,6 +74,47 @@ def test_ply(tmp_path: Path) -> None:
     assert b"element vertex 0" in path.read_bytes()
     with pytest.raises(ValueError, match="colors must have"):
         write_ply(path, STREET.points, colors[:-1])
+
+
+def contrast(one: object, other: object) -> float:
+    """Of two colours, from 1 to 21, as the web's guidelines count it."""
+    colors = pytest.importorskip("matplotlib.colors")
+    light = []
+    for color in (one, other):
+        parts = np.array(colors.to_rgb(color))
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        light.append(float(linear @ [0.2126, 0.7152, 0.0722]) + 0.05)
+    return max(light) / min(light)
+
+
+def test_every_class_is_legible_in_the_legend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Official colours may be dark as the page, or like another class's: words tell them apart."""
+    pytest.importorskip("matplotlib")
+    from sparse3d.data import picture
+
+    made: list[picture.Figure] = []
+
+    class Kept(picture.Figure):
+        def __init__(self, **given: Any) -> None:
+            super().__init__(**given)
+            made.append(self)
+
+    monkeypatch.setattr(picture, "Figure", Kept)
+    labels = np.array(list(COLORS), np.uint32)
+    picture.write_picture(tmp_path / "a.png", STREET.points[: len(labels)], labels, "every class")
+    legend, page = made[0].legends[0], made[0].get_facecolor()
+    words = {text.get_text().split("  ")[0]: text for text in legend.get_texts()}
+    assert set(words) == set(RAW_NAMES.values())
+    for text in (*words.values(), legend.get_title()):
+        assert contrast(text.get_color(), page) > 7
+    assert not legend.get_frame_on()  # the words lie on the page
+    shades = {handle.get_color() for handle in legend.legend_handles}
+    assert min(contrast(shade, page) for shade in shades) < 3  # so each has a light rim
+    for handle in legend.legend_handles:
+        assert handle.get_markeredgewidth() > 0.5
+        assert contrast(handle.get_markeredgecolor(), page) > 7
 
 
 @pytest.mark.parametrize("count", [0, 1, None])

@@ -316,6 +316,14 @@ def test_outliers_of_a_table_without_header(tmp_path: Path) -> None:
     assert words in cloud.notes[0]
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("count", [300, 304, 305])
+def test_distances_of_huge_values_have_a_median(tmp_path: Path, count: int) -> None:
+    values = np.tile(np.array([0, 3.2e38], "<f4"), count // 2)
+    path = written(tmp_path / "a.bin", values.tobytes() + bytes(4 * (count % 2)))
+    assert str(path) in refusal(path)
+
+
 def test_integers_are_not_read_as_floats(tmp_path: Path) -> None:
     path = written(tmp_path / "mask.bin", np.arange(100, dtype="<i8").tobytes())
     assert "must be 0 or a normal float32" in refusal(path)
@@ -327,6 +335,93 @@ def test_what_is_no_file_of_a_known_kind(tmp_path: Path) -> None:
     assert "cannot be read: No such file" in refusal(tmp_path / "absent.ply")
     (tmp_path / "folder.ply").mkdir()
     assert "must be a file, got a folder" in refusal(tmp_path / "folder.ply")
+
+
+SIGNALS = np.array([0x7FA00001, 0xFFA00001, 0x7F800000, 0x7149F2CA], "<u4")
+"""Bits of NaNs at which a processor raises its hand when they are converted, infinity, 1e30."""
+
+
+def test_attributes_that_are_no_numbers(tmp_path: Path) -> None:
+    """No warning of numpy's, and nothing that is not finite."""
+    values = np.concatenate([np.zeros(4), np.arange(296)]).astype("<f4")
+    values.view("<u4")[:3] = SIGNALS[:3]
+    columns = dict.fromkeys(("intensity", "label", "red", "green", "blue"), values)
+    np.savez(tmp_path / "a.npz", points=XYZ, **columns)
+    cloud = read_points(tmp_path / "a.npz")
+    grey, colors = cloud.intensity(), cloud.colors()
+    assert grey is not None
+    assert colors is not None
+    assert grey[:4].tolist() == [0, 0, 0, 0]
+    assert grey[-1] == np.float32(295 / 65535)
+    assert colors[:4].tolist() == [[0] * 3] * 4
+    assert colors[-1].tolist() == [1, 1, 1]  # 295 of 65,535
+    assert cloud.classes() is None
+    values[:3] = 1
+    np.savez(tmp_path / "b.npz", points=XYZ, label=values)
+    classes = read_points(tmp_path / "b.npz").classes()
+    assert classes is not None
+    assert classes.tolist() == values.tolist()
+    values.view("<u4")[9] = SIGNALS[3]
+    np.savez(tmp_path / "c.npz", points=XYZ, label=values)
+    assert read_points(tmp_path / "c.npz").classes() is None
+    words = np.full(300, "tree")
+    np.savez(
+        tmp_path / "d.npz", points=XYZ, label=words, intensity=words, r=words, g=words, b=words
+    )
+    cloud = read_points(tmp_path / "d.npz")
+    assert (cloud.intensity(), cloud.classes(), cloud.colors()) == (None, None, None)
+    assert "has no intensity" in cloud.scan().notes[-1]
+    assert cloud.attributes["label"][0] == "tree"
+
+
+FIELDS = np.zeros(4, [("x", "f4"), ("y", "f4"), ("n", "i4")])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"x": XYZ[:, 0], "y": XYZ[:, 1], "z": XYZ[:9, 2]},
+         "x, y and z must have one length, got [9, 300]"),
+        ({"faces": XYZ, "colours": XYZ},
+         "must hold x, y and z, or one of points, xyz, pc, coord, pos, positions, point_cloud, "
+         "vertices, got colours, faces; rename the array of points"),
+        ({}, "vertices, got nothing; rename the array of points"),
+        ({"points": FIELDS}, "points must be [N] with fields x, y, z, got ['x', 'y', 'n']"),
+        ({"xyz": XYZ[:, :2]}, "xyz must have shape [N, >=3], got [300, 2]"),
+        ({"pos": XYZ.ravel()}, "pos must have shape [N, >=3], got [900]"),
+        ({"pc": XYZ.astype(complex)}, "pc must hold real numbers, got complex128"),
+        ({"coord": XYZ > 0}, "coord must hold real numbers, got bool"),
+    ],
+)  # fmt: skip
+def test_archives_of_arrays_that_are_no_points(
+    tmp_path: Path, arrays: dict[str, np.ndarray], words: str
+) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    assert words in refusal(tmp_path / "a.npz")
+
+
+def test_columns_of_an_archive_and_a_record_array(tmp_path: Path) -> None:
+    named = dict(zip("xyz", XYZ.T, strict=True))
+    np.savez(tmp_path / "a.npz", **named, grey=GREY, size=GREY[:7])
+    table = np.zeros(len(XYZ), [(name, "f4") for name in "zyx"] + [("grey", "i8")])
+    for name, column in named.items():
+        table[name] = column
+    table["grey"] = GREY
+    np.save(tmp_path / "b.npy", table)
+    for name in ("a.npz", "b.npy"):
+        cloud = read_points(tmp_path / name)
+        np.testing.assert_array_equal(cloud.points, XYZ)
+        assert set(cloud.attributes) == {"grey"}  # what has another length is no column
+        np.testing.assert_array_equal(cloud.attributes["grey"], GREY)
+
+
+def test_headers_of_another_npy(tmp_path: Path) -> None:
+    with (tmp_path / "a.npy").open("wb") as file:
+        np.lib.format.write_array(file, XYZ, version=(2, 0))
+    np.testing.assert_array_equal(read_points(tmp_path / "a.npy").points, XYZ)
+    with (tmp_path / "b.npy").open("wb") as file:
+        np.lib.format.write_array(file, XYZ, version=(3, 0))
+    assert "must have npy format 1 or 2, got (3, 0)" in refusal(tmp_path / "b.npy")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -440,7 +535,8 @@ def laz_damaged(folder: Path, where: str, value: bytes) -> Path:
     (start,) = struct.unpack_from("<I", raw, 96)
     record = raw.find(b"laszip encoded") - 2 + 54
     (table,) = struct.unpack_from("<q", raw, start)
-    at = {"items": record + 36, "chunks": table + 4, "table": start}[where]
+    places = {"items": record + 36, "chunks": table + 4, "table": start, "points": record + 12}
+    at = places[where]
     raw[at : at + len(value)] = value
     path.write_bytes(raw)
     return path
@@ -459,6 +555,8 @@ PROMISES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "laz points": (lambda folder: las_promise(folder, ".laz"), "must unpack to at most"),
     "laz items": (lambda f: laz_damaged(f, "items", b"\xff\x7f"), "add up to its 34 bytes"),
     "laz chunks": (lambda f: laz_damaged(f, "chunks", b"\xff" * 4), "4294967295 chunks must fit"),
+    "laz chunk": (lambda f: laz_damaged(f, "points", b"\x50\xc3\0\xff"), "must unpack to at most"),
+    "laz large chunk": (lambda f: laz_damaged(f, "points", b"\0\0\0\1"), "must unpack to at most"),
     "laz table": (lambda f: laz_damaged(f, "table", b"\x05" + b"\0" * 7), "table of chunks"),
     "las records": (las_many_records, "variable length records must end before"),
     "npy": (npy_promise, "cannot be read"),
@@ -483,6 +581,16 @@ def test_a_promise_allocates_nothing(tmp_path: Path, name: str) -> None:
         tracemalloc.stop()
     assert words in message
     assert peak <= 4 * size + 2**17, f"{peak} bytes for a file of {size}"
+
+
+def test_chunks_of_many_points_by_the_table_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_las(".laz")(tmp_path)
+    lazrs = pytest.importorskip("lazrs")
+    assert len(read_points(path)) == 300
+    monkeypatch.setattr(lazrs, "read_chunk_table", lambda *_: [(300, 50), (2**31, 8)])
+    assert "must unpack to at most" in refusal(path)
 
 
 # ---- the shared files

@@ -21,6 +21,7 @@ from sparse3d.data.metrics import Confusion
 from sparse3d.data.segment import (
     Segmenter,
     Stages,
+    build,
     choose_device,
     load_weights,
     turned,
@@ -390,6 +391,15 @@ def test_weights_that_do_not_fit_get_a_way_out_of_commands(tmp_path: Path) -> No
         Segmenter.load(config, tmp_path / "part.pt", torch.device("cpu"))
     assert "strict" not in str(caught.value)
     assert "build the model" not in str(caught.value)
+    # Names of entries are the file's: they come through, whatever they look like.
+    names = ["a; build the model.weight", "say which library.weight", "source='x'.weight"]
+    model = build(config)
+    odd = model.state_dict() | {name: torch.rand(1) for name in names}
+    torch.save(odd, tmp_path / "odd.pt")
+    with pytest.raises(ValueError, match="3 unexpected: ") as caught:
+        Segmenter.load(config, tmp_path / "odd.pt", torch.device("cpu"))
+    for name in names:
+        assert name in str(caught.value)
     state = {"a.0.kernel": torch.rand(8, 3, 4), "b.1.kernel": torch.rand(27, 4, 4)}
     torch.save(state, tmp_path / "other.pt")
     with pytest.raises(ValueError, match=r"sparse3d convert, say which .*--layout minkowski"):

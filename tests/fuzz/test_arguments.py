@@ -23,7 +23,9 @@ WORDS = [
     "--report", "--truth", "--drop-invalid", "--max-remission", "--layout", "--reverse-axes", "-",
     "--", "", "\0", "a.bin", "a.label", "a.pth", "b.pth", "b.safetensors", ".", "..", "/dev/null",
     "/no/such/place", "-1", "0", "nan", "inf", "1e309", "99999999999999999999", "cpu", "cuda",
-    "demo", "../../demo", "minkowski", "\u00e9\ud83d", "\x1b[31m", "x" * 5000,
+    "demo", "../../demo", "--root", "--workers", "--start", "--check", "--predictions",
+    "--sequences", "--views", "--label-map", "--labels", "--save", "a.html", "--viewer", "--most",
+    "--fresh", "0,8", "minkowski", "\u00e9\ud83d", "\x1b[31m", "x" * 5000,
 ]  # fmt: skip
 ARGUMENTS = st.lists(st.sampled_from(WORDS) | st.text(max_size=8), max_size=7)
 
@@ -47,5 +49,5 @@ def test_arguments(seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert result.exit_code == 0 or errors or "Error" in result.stderr
         assert names(tmp_path) == ["a.bin", "a.label", "a.pth"]
 
-    commands = st.sampled_from(["segment", "convert"])
-    fuzz(check, seconds, 150, command=commands, arguments=ARGUMENTS)
+    commands = st.sampled_from(["segment", "convert", "eval", "submit", "train", "view"])
+    fuzz(check, seconds, 300, command=commands, arguments=ARGUMENTS)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from faults.commands import run
-from fuzz.bytes_of import EFFORTS, fuzz, mutations, within
+from fuzz.bytes_of import EFFORTS, fuzz, memory_of, mutations, within
 from hypothesis import strategies as st
 
 from sparse3d import checkpoint
@@ -63,6 +63,28 @@ def _allowed(call: Callable[[], Any]) -> None:
     except ValueError as error:
         refusal = str(error)
     assert "\n" not in refusal
+
+
+@pytest.mark.parametrize("size", [1, 2, 300])
+def test_a_small_file_takes_little_memory(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.pth"
+    path.write_bytes(b"k" * size)
+    with pytest.raises(ValueError, match="must be a file of weights"):
+        checkpoint.read(path)  # what torch imports
+    with memory_of(size), pytest.raises(ValueError, match="must be a file of weights"):
+        checkpoint.read(path)
+
+
+def test_an_archive_that_says_it_lies_on_three_disks(tmp_path: Path) -> None:
+    """Python's zipfile raises where it is asked whether this is an archive."""
+    data = bytearray(_bytes())
+    disks = data.rindex(b"PK\x06\x07") + 16
+    data[disks] = 3
+    (tmp_path / "a.pth").write_bytes(data)
+    with pytest.raises(zipfile.BadZipFile, match="disks"):
+        zipfile.is_zipfile(tmp_path / "a.pth")
+    with pytest.raises(ValueError, match=r"a\.pth must be a file of weights saved by torch"):
+        checkpoint.read(tmp_path / "a.pth")
 
 
 @pytest.mark.parametrize("seconds", EFFORTS)

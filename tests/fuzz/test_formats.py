@@ -98,6 +98,8 @@ def test_points(name: str, seconds: float, tmp_path: Path) -> None:
         with within(20), memory_of(len(data) + unpacked):
             try:
                 cloud = read_points(path, drop_invalid=drop)
+                for part in (cloud.intensity, cloud.classes, cloud.colors):
+                    part()
             except ScanError as error:
                 refusal = str(error)
         if refusal:

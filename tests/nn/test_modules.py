@@ -594,3 +594,35 @@ def test_what_a_norm_can_make_again_in_inference_mode(monkeypatch) -> None:
     expected.sum().backward()
     model[3](kept).features.sum().backward()
     torch.testing.assert_close(model[3].weight.grad, twin[3].weight.grad)
+
+
+# ------------------------------------------------------------------------------------ printing
+
+
+def test_layers_print_what_they_are_made_of() -> None:
+    cases = {
+        spnn.SparseConv3d(4, 8, 3, 2, 1, groups=2, bias=False, indice_key="down"): (
+            "4, 8, kernel_size=[3, 3, 3], stride=[2, 2, 2], padding=[1, 1, 1], "
+            "dilation=[1, 1, 1], groups=2, bias=False, indice_key='down'"
+        ),
+        spnn.SubMConv2d(4, 4, 5, dilation=2): (
+            "4, 4, kernel_size=[5, 5], dilation=[2, 2], bias=True"
+        ),
+        spnn.SparseInverseConv1d(8, 4, 3, indice_key="down"): (
+            "8, 4, kernel_size=[3], dilation=[1], bias=True, indice_key='down'"
+        ),
+    }
+    for layer, words in cases.items():
+        assert repr(layer) == f"{type(layer).__name__}({words})"
+        assert repr(nn.Sequential(layer)).count(words) == 1
+    assert repr(spnn.SparseMaxPool2d(3, 2, indice_key="p")) == (
+        "SparseMaxPool2d(kernel_size=[3, 3], stride=[2, 2], padding=[0, 0], dilation=[1, 1], "
+        "indice_key='p')"
+    )
+
+
+def test_only_a_layer_that_moves_sites_and_has_a_key_can_be_inverted() -> None:
+    down = spnn.SparseConv3d(4, 8, 3, 2, indice_key="down")
+    assert down.is_inverseable()
+    assert not spnn.SparseConv3d(4, 8, 3, 2).is_inverseable()
+    assert not spnn.SubMConv3d(4, 8, 3, indice_key="same").is_inverseable()

@@ -1,5 +1,5 @@
-"""What a LAZ decoder believes, checked first: damaged counts make it take any memory, and without
-it end the process instead of raising."""
+"""What a LAZ decoder believes, checked first: damaged counts make it take any memory, and where
+there is not so much end the process instead of raising."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 from sparse3d.data.kitti import ScanError
-from sparse3d.data.readers._shared import library, refusing
+from sparse3d.data.readers._shared import check_expansion, library, refusing
 
 __all__ = ["RECORD", "check_laz"]
 
@@ -16,6 +16,7 @@ RECORD = (b"laszip encoded", 22204)
 """User and number of the variable length record that says how points are packed."""
 
 _ITEMS = 34  # where a record's list of items begins; six bytes each
+_VARIABLE = 2**32 - 1  # as points of a chunk: the table says how many
 
 
 def check_laz(path: Path, raw: bytes, record: bytes | None, start: int, row: int) -> None:
@@ -42,10 +43,13 @@ def check_laz(path: Path, raw: bytes, record: bytes | None, start: int, row: int
             f"{path}: items of a packed point must add up to its {row} bytes, got {sizes}; "
             "LASzip's record is damaged"
         )
-    _check_chunks(path, raw, record, start)
+    (points,) = struct.unpack_from("<I", record, _ITEMS - 22)
+    if points != _VARIABLE:
+        check_expansion(path, points * row, len(raw))
+    _check_chunks(path, raw, record, start, row)
 
 
-def _check_chunks(path: Path, raw: bytes, record: bytes, start: int) -> None:
+def _check_chunks(path: Path, raw: bytes, record: bytes, start: int, row: int) -> None:
     size = len(raw)
     table = struct.unpack_from("<q", raw, start)[0] if start + 8 <= size else -2
     if table == -1:  # written as a stream: the place is at the end
@@ -63,8 +67,10 @@ def _check_chunks(path: Path, raw: bytes, record: bytes, start: int) -> None:
     stream = io.BytesIO(raw)
     stream.seek(start)
     with refusing(path, "table of chunks"):
-        packed = [length for _, length in lazrs.read_chunk_table(stream, lazrs.LazVlr(record))]
-    if sum(packed) > room:
+        listed = lazrs.read_chunk_table(stream, lazrs.LazVlr(record))
+    packed = sum(length for _, length in listed)
+    if packed > room:
         raise ScanError(
-            f"{path}: chunks must fit {room} bytes of packed points, got {sum(packed)} by the table"
+            f"{path}: chunks must fit {room} bytes of packed points, got {packed} by the table"
         )
+    check_expansion(path, max((points for points, _ in listed), default=0) * row, size)

@@ -33,6 +33,10 @@ __all__ = [
 ]
 
 
+FARTHEST = 1 << 62
+"""Bound of a tap's place: sums of it and a coordinate fit in 64 bits."""
+
+
 def normalize(name: str, value: int | Sequence[int], ndim: int, minimum: int) -> tuple[int, ...]:
     """Spread an integer over `ndim` axes, or check a sequence of that length.
 
@@ -59,7 +63,8 @@ class Geometry:
     """Kernel size, stride, padding and dilation of a layer, one entry an axis.
 
     Raises:
-        ValueError: if a kernel size, stride or dilation is below 1; a padding may be negative.
+        ValueError: if a kernel size, stride or dilation is below 1 (a padding may be negative), or
+            taps lie so far that 64 bits do not hold their places.
     """
 
     kernel_size: tuple[int, ...]
@@ -71,6 +76,15 @@ class Geometry:
         if min(*self.kernel_size, *self.stride, *self.dilation) < 1:
             for name in ("kernel_size", "stride", "dilation"):
                 normalize(name, getattr(self, name), self.ndim, 1)
+        far = (abs(p) + d * (k - 1) for k, p, d in zip(*self._spans(), strict=True))
+        if max(*far, *(s << 31 for s in self.stride)) >= FARTHEST:
+            raise ValueError(
+                "kernel_size, padding, dilation and 2^31 strides must reach less than 2^62, "
+                f"got {self}; sites lie within 2^32 of each other"
+            )
+
+    def _spans(self) -> tuple[tuple[int, ...], ...]:
+        return self.kernel_size, self.padding, self.dilation
 
     @property
     def ndim(self) -> int:

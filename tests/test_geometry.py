@@ -211,3 +211,27 @@ def test_mirrored_taps_have_negated_offsets() -> None:
 def test_a_cell_of_units_is_all_its_places() -> None:
     cell = ours.Geometry((2, 1), (2, 1), (0, 0), (1, 1)).whole_cell((3, 4))
     assert (cell.kernel_size, cell.stride, cell.padding) == ((6, 4), (1, 1), (0, 0))
+
+
+@pytest.mark.parametrize(
+    ("kernel_size", "stride", "padding", "dilation"),
+    [
+        ((5, 3), (1, 1), (0, 0), (2**60, 1)),
+        ((17, 1), (1, 1), (8 * (2**61 + 1), 0), (2**61 + 1, 1)),
+        ((1, 1), (1, 1), (0, -(2**62)), (1, 1)),
+        ((2, 2), (1, 2**31), (0, 0), (1, 1)),
+    ],
+)
+def test_taps_too_far_for_64_bits_are_refused(
+    kernel_size: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> None:
+    """Products of such sizes wrapped in the kernels: wrong pairs, or memory that is not theirs."""
+    with pytest.raises(ValueError, match=r"must reach less than 2\^62, got kernel_size="):
+        ours.Geometry(kernel_size, stride, padding, dilation)
+
+
+def test_taps_almost_as_far_are_taken() -> None:
+    assert ours.Geometry((5,), (2**31 - 1,), (-(2**59),), (2**59,)).volume == 5

@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("", "cli", "io", "onnx", "view")
+EXTRAS = ("", "cli", "io", "onnx", "train", "view")
 
 ALLOWED = (
     r"MIT(-0|-CMU)?|(The )?MIT License|Expat",

@@ -16,8 +16,9 @@ constexpr int64_t kPartRows = 1 << 13;  // fewer are not worth a thread of their
 
 }  // namespace
 
-// Never full: bricks are fewer than rows, or few.
-Bricks::Slots::Slots(int64_t rows) : bits(std::max(8, log2_ceil(rows))) {
+// At most half full, also where every row of a part has a brick of its own: those beside a part's
+// border may, and only all parts together must not.
+Bricks::Slots::Slots(int64_t rows) : bits(std::max(8, log2_ceil(2 * rows))) {
   words = Buffer<uint32_t>(int64_t(1) << bits);
   memset(words.data(), 0, static_cast<size_t>(words.size()) * 4);
 }

@@ -14,6 +14,7 @@ namespace s3d {
 // kernel, stride, padding and dilation of each axis; taps row-major, last axis fastest.
 struct Geometry {
   int ndim = 0;
+  static constexpr int64_t kFarthest = int64_t(1) << 62;  // offsets stay within 64 bits
   int64_t taps = 1;
   int64_t kernel[4], stride[4], padding[4], dilation[4];
 
@@ -22,9 +23,10 @@ struct Geometry {
     for (int a = 0; a < n; ++a) {
       kernel[a] = k[a];
       stride[a] = s ? s[a] : 1;
-      padding[a] = p ? p[a] : d[a] * (k[a] / 2);
       dilation[a] = d[a];
       if (kernel[a] < 1 || stride[a] < 1 || dilation[a] < 1) throw BadArgument{};
+      if (dilation[a] > kFarthest / kernel[a]) throw BadArgument{};
+      padding[a] = p ? p[a] : dilation[a] * (kernel[a] / 2);
       taps *= kernel[a];
     }
   }

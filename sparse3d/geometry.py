@@ -76,15 +76,13 @@ class Geometry:
         if min(*self.kernel_size, *self.stride, *self.dilation) < 1:
             for name in ("kernel_size", "stride", "dilation"):
                 normalize(name, getattr(self, name), self.ndim, 1)
-        far = (abs(p) + d * (k - 1) for k, p, d in zip(*self._spans(), strict=True))
+        sizes = zip(self.kernel_size, self.padding, self.dilation, strict=True)
+        far = (abs(p) + d * (k - 1) for k, p, d in sizes)
         if max(*far, *(s << 31 for s in self.stride)) >= FARTHEST:
             raise ValueError(
                 "kernel_size, padding, dilation and 2^31 strides must reach less than 2^62, "
                 f"got {self}; sites lie within 2^32 of each other"
             )
-
-    def _spans(self) -> tuple[tuple[int, ...], ...]:
-        return self.kernel_size, self.padding, self.dilation
 
     @property
     def ndim(self) -> int:

@@ -9,16 +9,9 @@ import torch
 from torch import nn
 
 import sparse3d.nn as spnn
-from sparse3d import SparseConvTensor, _registry
+from sparse3d import SparseConvTensor
 
-pytestmark = pytest.mark.cuda
-
-
-@pytest.fixture(autouse=True)
-def _gpu() -> None:
-    reason = _registry.load("cuda")
-    if reason is not None:
-        pytest.skip(reason)
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("gpu")]
 
 
 def scene() -> SparseConvTensor:

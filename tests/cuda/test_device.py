@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,20 +22,11 @@ from sparse3d.metal import _sort
 from sparse3d.ops.coordinates import build_table, lookup
 from sparse3d.ops.norm import batch_norm_train
 
-pytestmark = pytest.mark.cuda
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("gpu")]
 
 DOWN = Geometry((2, 2, 2), (2, 2, 2), (0, 0, 0), (1, 1, 1))
 OPS = engine_ops()
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-
-
-@pytest.fixture(autouse=True)
-def _gpu() -> Iterator[None]:
-    reason = _registry.load("cuda")
-    if reason is not None:
-        pytest.skip(reason)
-    yield
-    torch.cuda.synchronize()
 
 
 def to_gpu(op: Op, args: Any) -> list[Any]:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from tolerance import GRADIENT, assert_close
 
-from sparse3d import _registry
 from sparse3d.ops.norm import batch_norm_grad, batch_norm_train
 
-pytestmark = pytest.mark.cuda
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("gpu")]
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 EPS = 1e-5
-
-
-@pytest.fixture(autouse=True)
-def _gpu() -> Iterator[None]:
-    reason = _registry.load("cuda")
-    if reason is not None:
-        pytest.skip(reason)
-    yield
-    torch.cuda.synchronize()
 
 
 def rows_of(rows: int, channels: int, dtype: torch.dtype) -> torch.Tensor:
